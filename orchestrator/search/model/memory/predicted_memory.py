@@ -5,19 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from jobs.techniques import AXES
 from orchestrator.search.model.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.model.candidates import Candidate, Curve
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
-from orchestrator.search.model.varying_axes import VaryingAxis, varying_axes
+from orchestrator.search.model.memory.curve_choices import curve_choices
 
-_OF_ACTIVATIONS = ("activations", "attention", "batching", "compile", "experts", "kernels", "loss")
-"""Axes that change the memory of the samples, and not that of weights and optimizer states."""
 _USUAL_BASE = 0.5
 """Share of a prediction that does not depend on the micro-batch, if only one was predicted."""
 
@@ -93,22 +88,10 @@ class PredictedMemory:
         Shape (candidates,)."""
         self._members = [np.flatnonzero(self.curves == curve) for curve in range(len(numbers))]
         """The candidates of each curve."""
-        axes = varying_axes(list(numbers), priors)
-        self._codes = _by_curve([axis.codes for axis in axes], len(numbers))
-        self._changed = np.full_like(self._codes, -1)
+        self._choices = curve_choices(list(numbers), priors)
+        self._changed = np.full_like(self._choices.codes, -1)
         """Index of a curve's value where its lender has another one, -1 where it has not, shape
         (curves, axes)."""
-        effects = [_effects_on_memory(axis, priors) for axis in axes]
-        self._log_memory = _by_curve([log_memory for log_memory, _ in effects], len(numbers))
-        """Expected logarithms of the factors on the memory, shape (curves, axes)."""
-        self._covariances = [covariance for _, covariance in effects]
-        """For each axis, that of its effects, (values + 1, values + 1); the last ones are zeros."""
-        self._defaults = _by_curve([_is_default(axis) for axis in axes], len(numbers)).sum(axis=1)
-        """How many defaults a curve has, shape (curves,)."""
-        names = [axis.name for axis in axes]
-        self._is_loss = np.isin(names, ["loss"])
-        self._is_of_samples = np.isin(names, _OF_ACTIVATIONS)
-        """Whether an axis changes only the memory that grows with the micro-batch, (axes,)."""
         self.borrows: Mask = np.zeros(len(candidates), bool)
         """Whether a candidate's prediction is borrowed, shape (candidates,)."""
         self._base_bytes = np.zeros(len(candidates))
@@ -126,15 +109,15 @@ class PredictedMemory:
         if not lines:
             return False
         predicted = np.array(sorted(lines), int)
-        lenders = [self._lender(curve, predicted) for curve in range(len(self._members))]
-        is_changed = self._codes != self._codes[lenders]
-        self._changed = np.where(is_changed, self._codes, -1)
+        lenders = [self._choices.lender(curve, predicted) for curve in range(len(self._members))]
+        is_changed = self._choices.codes != self._choices.codes[lenders]
+        self._changed = np.where(is_changed, self._choices.codes, -1)
         self.borrows = is_changed.any(axis=1)[self.curves]
-        self._interpolate(lines, lenders, is_changed[:, self._is_loss].any(axis=1))
+        self._interpolate(lines, lenders, is_changed[:, self._choices.is_loss].any(axis=1))
         # Some choices change only the memory of the samples, the others all memory.
-        change = self._log_memory - self._log_memory[lenders]
-        of_samples = change[:, self._is_of_samples].sum(axis=1)[self.curves]
-        of_all = change[:, ~self._is_of_samples].sum(axis=1)[self.curves]
+        change = self._choices.log_memory - self._choices.log_memory[lenders]
+        of_samples = change[:, self._choices.is_of_samples].sum(axis=1)[self.curves]
+        of_all = change[:, ~self._choices.is_of_samples].sum(axis=1)[self.curves]
         self._sample_bytes *= np.exp(of_samples)
         for part in (self._sample_bytes, self._base_bytes, self._loss_bytes, self._floor_bytes):
             part *= np.exp(of_all)
@@ -153,7 +136,7 @@ class PredictedMemory:
             self._base_bytes[rows] = np.minimum(line.base, line_bytes)
             self._sample_bytes[rows] = line_bytes - self._base_bytes[rows]
             self._loss_bytes[rows] = lines[lender].at(self._sizes[rows]) - line_bytes
-            self._floor_bytes[rows] = floors[self._key(lender, ~self._is_of_samples)]
+            self._floor_bytes[rows] = floors[lender]
 
     def log_bytes(self, sample_errors: Array | float = 0.0) -> Array:
         """Logarithms of predicted bytes, shape (candidates,).
@@ -186,56 +169,38 @@ class PredictedMemory:
         curves, row_numbers = np.unique(self.curves[rows], return_inverse=True)
         others, column_numbers = np.unique(self.curves[columns], return_inverse=True)
         covariance = np.zeros((len(curves), len(others)))
-        for axis in np.flatnonzero(self._is_of_samples == of_samples):
+        for axis in self._choices.axes(of_samples=of_samples):
             left, right = self._changed[curves, axis], self._changed[others, axis]
             # The index -1 selects the appended zeros.
-            covariance += self._covariances[axis][left[:, None], right]
+            covariance += self._choices.covariances[axis][left[:, None], right]
         return np.asarray(covariance[row_numbers][:, column_numbers])
 
     def variances(self, *, of_samples: bool) -> Array:
         """The diagonal of ``covariance`` for all candidates, shape (candidates,)."""
         variances = np.zeros(len(self._members))
-        for axis in np.flatnonzero(self._is_of_samples == of_samples):
-            variances += np.diag(self._covariances[axis])[self._changed[:, axis]]
+        for axis in self._choices.axes(of_samples=of_samples):
+            variances += np.diag(self._choices.covariances[axis])[self._changed[:, axis]]
         return np.asarray(variances[self.curves])
-
-    def _lender(self, curve: int, predicted: Indices) -> int:
-        """The predicted curve that differs from a curve in the fewest choices.
-
-        Of several, it is the one with the most defaults: recorded effects are those of changes from
-        the default.
-        """
-        differing = (self._codes[predicted] != self._codes[curve]).sum(axis=1)
-        # The count of differing choices decides; the defaults, which are less than one, break ties.
-        defaults = self._defaults[predicted] / (len(self._covariances) + 1)
-        return int(predicted[np.argmin(differing - defaults)])
-
-    def _key(self, curve: int, axes: Mask) -> tuple[int, ...]:
-        """The choices of a curve on some axes."""
-        return tuple(self._codes[curve, axes].tolist())
 
     def _without_loss(self, lines: Lines) -> Lines:
         """The predictions of each curve with the loss that needs the least, at its own sizes."""
-        groups: dict[tuple[int, ...], list[int]] = {}
-        for curve in lines:
-            groups.setdefault(self._key(curve, ~self._is_loss), []).append(curve)
         least = {}
-        for group in groups.values():
+        for group in self._choices.groups(lines, ~self._choices.is_loss):
             for curve in group:
                 sizes = lines[curve].sizes
                 least_bytes = np.min([lines[other].at(sizes) for other in group], axis=0)
                 least[curve] = MemoryLine(sizes, least_bytes)
         return least
 
-    def _floors(self, lines: Lines) -> Mapping[tuple[int, ...], float]:
-        """The smallest predicted bytes for the choices that change more than the samples' memory.
+    def _floors(self, lines: Lines) -> Mapping[int, float]:
+        """The smallest predicted bytes of the curves with the same optimizer, model and such.
 
         The optimizer's step needs its memory, however little the samples need.
         """
-        floors: dict[tuple[int, ...], float] = {}
-        for curve, line in lines.items():
-            key = self._key(curve, ~self._is_of_samples)
-            floors[key] = min(floors.get(key, np.inf), float(line.sizes_bytes.min()))
+        floors: dict[int, float] = {}
+        for group in self._choices.groups(lines, ~self._choices.is_of_samples):
+            smallest = min(float(lines[curve].sizes_bytes.min()) for curve in group)
+            floors |= dict.fromkeys(group, smallest)
         return floors
 
     def _lines(self) -> Lines:
@@ -254,30 +219,3 @@ class PredictedMemory:
                 sizes_bytes = np.array([by_size[size] for size in sizes])
                 lines[curve] = MemoryLine(np.array(sizes), sizes_bytes)
         return lines
-
-
-def _effects_on_memory(axis: VaryingAxis, priors: TechniquePriors) -> tuple[Array, Array]:
-    """Expected logarithms of the factors on the memory that the axis changes, and their covariance.
-
-    The shapes are (curves,), and (values + 1, values + 1) with zeros appended: no change.
-    """
-    effects = [priors.of(axis.name, value) for value in axis.values]
-    expected = [(effect.log_memory, effect.memory_deviation) for effect in effects]
-    if axis.name in _OF_ACTIVATIONS:
-        expected = [effect.of_sample() for effect in effects]
-    log_memory, deviations = np.array(expected).T
-    # The default has no deviation, but a change from another value to the default has one.
-    deviations = np.where(deviations > 0, deviations, deviations.max())
-    covariance = np.outer(deviations, deviations) * axis.similarities
-    return log_memory[axis.codes], np.pad(covariance, (0, 1))
-
-
-def _is_default(axis: VaryingAxis) -> Mask:
-    """Whether each curve has the default of the axis, shape (curves,)."""
-    default = AXES[axis.name].default if axis.name in AXES else None
-    return np.array([value == default for value in axis.values])[axis.codes]
-
-
-def _by_curve(by_axis: Sequence[NDArray[Any]], curve_count: int) -> NDArray[Any]:
-    """An array of shape (curves, axes)."""
-    return np.array(by_axis).reshape(len(by_axis), curve_count).T

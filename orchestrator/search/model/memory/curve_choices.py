@@ -1,0 +1,98 @@
+"""The choices of each curve, and what they are expected to change in its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from jobs.techniques import AXES
+from orchestrator.search.model.arrays import Array, Indices, Mask
+from orchestrator.search.model.candidates import Curve
+from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.varying_axes import VaryingAxis, varying_axes
+
+_OF_ACTIVATIONS = ("activations", "attention", "batching", "compile", "experts", "kernels", "loss")
+"""Axes that change the memory of the samples, and not that of weights and optimizer states."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CurveChoices:
+    """The choices of each curve on the axes that vary, and their expected effects."""
+
+    codes: Indices
+    """Indices of the values, shape (curves, axes)."""
+    log_memory: Array
+    """Expected logarithms of the factors on the memory that an axis changes, (curves, axes)."""
+    defaults: Indices
+    """How many defaults a curve has, shape (curves,)."""
+    covariances: Sequence[Array]
+    """For each axis, that of its effects, (values + 1, values + 1); the last ones are zeros."""
+    is_loss: Mask
+    """Whether an axis is the loss, shape (axes,)."""
+    is_of_samples: Mask
+    """Whether an axis changes only the memory that grows with the micro-batch, shape (axes,)."""
+
+    def axes(self, *, of_samples: bool) -> list[int]:
+        """The axes that change the memory of the samples, or all others."""
+        return np.flatnonzero(self.is_of_samples == of_samples).tolist()
+
+    def lender(self, curve: int, predicted: Indices) -> int:
+        """The predicted curve that differs from a curve in the fewest choices.
+
+        Of several, it is the one with the most defaults: recorded effects are those of changes from
+        the default.
+        """
+        differing = (self.codes[predicted] != self.codes[curve]).sum(axis=1)
+        # The count of differing choices decides; the defaults, which are less than one, break ties.
+        defaults = self.defaults[predicted] / (len(self.covariances) + 1)
+        return int(predicted[np.argmin(differing - defaults)])
+
+    def groups(self, curves: Iterable[int], axes: Mask) -> list[list[int]]:
+        """The curves in groups with equal values on some axes."""
+        by_values: dict[tuple[int, ...], list[int]] = {}
+        for curve in curves:
+            by_values.setdefault(tuple(self.codes[curve, axes].tolist()), []).append(curve)
+        return list(by_values.values())
+
+
+def curve_choices(curves: Sequence[Curve], priors: TechniquePriors) -> CurveChoices:
+    """The choices on the axes that vary between the curves."""
+    axes = varying_axes(curves, priors)
+    shape = (len(curves), len(axes))
+    codes, defaults = np.zeros(shape, int), np.zeros(len(curves), int)
+    log_memory = np.zeros(shape)
+    covariances = []
+    for column, axis in enumerate(axes):
+        effects, covariance = _effects_on_memory(axis, priors)
+        codes[:, column] = axis.codes
+        log_memory[:, column] = effects[axis.codes]
+        covariances.append(covariance)
+        default = AXES[axis.name].default if axis.name in AXES else None
+        defaults += np.array([value == default for value in axis.values])[axis.codes]
+    names = [axis.name for axis in axes]
+    return CurveChoices(
+        codes=codes,
+        log_memory=log_memory,
+        defaults=defaults,
+        covariances=covariances,
+        is_loss=np.isin(names, ["loss"]),
+        is_of_samples=np.isin(names, _OF_ACTIVATIONS),
+    )
+
+
+def _effects_on_memory(axis: VaryingAxis, priors: TechniquePriors) -> tuple[Array, Array]:
+    """Expected logarithms of the factors on the memory that the axis changes, and their covariance.
+
+    The shapes are (values,), and (values + 1, values + 1) with zeros appended: no change.
+    """
+    effects = [priors.of(axis.name, value) for value in axis.values]
+    expected = [(effect.log_memory, effect.memory_deviation) for effect in effects]
+    if axis.name in _OF_ACTIVATIONS:
+        expected = [effect.of_sample() for effect in effects]
+    log_memory, deviations = np.array(expected).T
+    # The default has no deviation, but a change from another value to the default has one.
+    deviations = np.where(deviations > 0, deviations, deviations.max())
+    covariance = np.outer(deviations, deviations) * axis.similarities
+    return log_memory, np.pad(covariance, (0, 1))
