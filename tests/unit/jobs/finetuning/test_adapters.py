@@ -127,7 +127,9 @@ def test_quantized_base_packs_every_layer_but_the_output(method, bits):
     else:
         model = packed(maker(), method)
     row = weight_formats.measurements(model)
-    assert row["base_quantized_share"] == 1.0
+    # PEFT's preparation, which torchao's base does without, casts the rest to 32 bits.
+    other = "weights_32bit_bytes" if method == "torchao_int8" else "weights_16bit_bytes"
+    assert (row["base_quantized_share"], row[other]) == (1.0, 0)
     # Two layers of 16-bit matrices: 4 projections of attention and 3 of the gated layer.
     elements = 2 * (2 * 64 * 64 + 2 * 32 * 64 + 3 * 64 * 128)
     scales = row[f"weights_{bits}bit_bytes"] - elements * bits / 8
@@ -139,13 +141,6 @@ def test_quantized_base_packs_every_layer_but_the_output(method, bits):
     # A model of random weights knows nothing: its loss is that of equal chances.
     loss = model(input_ids=TOKENS, labels=TOKENS).loss.item()
     assert loss == pytest.approx(torch.log(torch.tensor(256.0)).item(), rel=0.05)
-
-
-def test_quantized_base_upcast_false_keeps_the_rest_in_16_bits():
-    prepared = packed(maker())
-    plain = packed(maker(), upcast=False)
-    assert weight_formats.measurements(prepared)["weights_16bit_bytes"] == 0
-    assert weight_formats.measurements(plain)["weights_32bit_bytes"] == 0
 
 
 def test_quantized_base_of_a_checkpoint_packs_what_transformers_packs(tmp_path):

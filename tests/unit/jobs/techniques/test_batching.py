@@ -44,14 +44,6 @@ def test_flattened_rows_leave_out_padding_and_the_first_labels():
     assert batch["position_ids"].tolist() == [[0, 1, 0, 1]]
 
 
-def test_flattened_rows_for_flash_attention_say_where_rows_begin():
-    options = {"attention": "flash_attention_2", "tokens": 8}
-    dataset, collate = flattened_rows(_dataset(ROWS[:2]), PadRows(0), **options)
-    batch = _batch_of(dataset, collate)
-    assert batch["cu_seq_lens_q"].tolist() == [0, 3, 5]
-    assert (batch["max_length_q"], batch["max_length_k"]) == (3, 3)
-
-
 def test_packed_rows_are_full_blocks_of_the_same_tokens():
     packed, collate = packed_rows(_dataset(), PadRows(0), attention="", tokens=4)
     batch = _batch_of(packed, collate)
@@ -66,6 +58,7 @@ def test_packed_rows_for_flash_attention_are_one_sequence_of_counted_blocks():
     batch = collate([packed[0], packed[1]])
     assert batch["input_ids"].shape == (1, 8)
     assert batch["cu_seq_lens_q"].tolist() == [0, 3, 4, 5, 8]
+    assert (batch["max_length_q"], batch["max_length_k"]) == (3, 3)
     assert collate.count_samples(batch) == 2
 
 
