@@ -8,6 +8,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ TRAINED_MICRO_BATCHES = 2
 """Of each step; gradients exist only from the second on."""
 
 
+@dataclass(eq=False)
 class StepProfiler(Listener):
     """Times ``timed_steps`` steps (0: the profiled one), then profiles one step.
 
@@ -31,21 +33,15 @@ class StepProfiler(Listener):
     is at most ``usual_data_wait``, because the first extra step restarts workers.
     """
 
-    def __init__(
-        self,
-        find_live_tensors: Callable[[], list[LiveTensor]],
-        module_ranges: AbstractContextManager[None],
-        *,
-        on_gpu: bool,
-        timed_steps: int,
-        usual_data_wait: float,
-    ) -> None:
-        self._find_live_tensors = find_live_tensors
-        self._module_ranges = module_ranges
-        self._on_gpu = on_gpu
-        self._timed_steps = timed_steps
-        self._usual_data_wait = usual_data_wait
-        self._timer = PhaseTimer(on_gpu=on_gpu)
+    find_live_tensors: Callable[[], list[LiveTensor]]
+    module_ranges: AbstractContextManager[None]
+    _: KW_ONLY
+    on_gpu: bool
+    timed_steps: int
+    usual_data_wait: float
+
+    def __post_init__(self) -> None:
+        self._timer = PhaseTimer(on_gpu=self.on_gpu)
         self._is_timing = False
         self._finished_steps = 0
         self._micro_batches = 0
@@ -55,10 +51,8 @@ class StepProfiler(Listener):
         self._inputs: set[int] = set()
         self._live_tensors: dict[int, LiveTensor] = {}
         self.profile: torch.profiler.profile | None = None
-        self.phase_seconds: Mapping[str, float] = {}
-        """Phase -> seconds of one step that was not profiled."""
-        self.repetitions = 1.0
-        """Micro-batches of a whole step, divided by those that were trained for this profile."""
+        self.phase_seconds: Mapping[str, float] = {}  # of one step that was not profiled
+        self.repetitions = 1.0  # micro-batches of a step for each that was trained
 
     @property
     def live_tensors(self) -> list[LiveTensor]:
@@ -80,7 +74,7 @@ class StepProfiler(Listener):
         )
 
     def train_begin(self) -> None:
-        if self._timed_steps == 0:
+        if self.timed_steps == 0:
             self._start_profile()
         self._synchronize()
         self._is_timing = True
@@ -114,14 +108,14 @@ class StepProfiler(Listener):
         if self._is_timing:
             self._timer.end_step()
         # If no step is run for timing alone, the first step is timed: the profiled one.
-        if self._finished_steps == max(1, self._timed_steps):
+        if self._finished_steps == max(1, self.timed_steps):
             self._synchronize()
             self._is_timing = False
             self.phase_seconds = self._seconds_of_a_step()
         if self.profile is not None:
             self._stop_profile()
             return True
-        if self._finished_steps == self._timed_steps:
+        if self._finished_steps == self.timed_steps:
             self._start_profile()
         return False
 
@@ -130,26 +124,26 @@ class StepProfiler(Listener):
             phase: median * phase_weight(phase, self.repetitions)
             for phase, median in self._timer.median_seconds().items()
         }
-        seconds["data"] = min(seconds.get("data", 0.0), self._usual_data_wait)
+        seconds["data"] = min(seconds.get("data", 0.0), self.usual_data_wait)
         return seconds
 
     def _start_profile(self) -> None:
         """Note what is allocated, then begin the profile. The device is idle in between."""
         self._synchronize()
         self._update_live_tensors()
-        if self._on_gpu:
+        if self.on_gpu:
             self._blocks_before = _allocated_blocks()
         else:  # a CPU has no allocator that lists its blocks
             on_host = [tensor for tensor in self.live_tensors if tensor.device == "cpu"]
             self._blocks_before = {tensor.address: tensor.nbytes for tensor in on_host}
         activities = [torch.profiler.ProfilerActivity.CPU]
-        if self._on_gpu:
+        if self.on_gpu:
             activities.append(torch.profiler.ProfilerActivity.CUDA)
         self.profile = torch.profiler.profile(
             activities=activities, record_shapes=True, profile_memory=True
         )
         self.profile.__enter__()
-        self._module_ranges.__enter__()
+        self.module_ranges.__enter__()
         self._open_range("upkeep")
 
     def _stop_profile(self) -> None:
@@ -157,7 +151,7 @@ class StepProfiler(Listener):
         assert self._range is not None
         self._range.__exit__(None, None, None)
         self._range = None
-        self._module_ranges.__exit__(None, None, None)
+        self.module_ranges.__exit__(None, None, None)
         self._synchronize()
         self.profile.__exit__(None, None, None)
         self._update_live_tensors()
@@ -168,16 +162,16 @@ class StepProfiler(Listener):
 
     def _update_live_tensors(self) -> None:
         """Add the tensors that exist now. An address keeps the name that it had first."""
-        now = {tensor.address: tensor for tensor in self._find_live_tensors()}
+        now = {tensor.address: tensor for tensor in self.find_live_tensors()}
         self._live_tensors = now | self._live_tensors
 
     def _synchronize(self) -> None:
-        if self._on_gpu:
+        if self.on_gpu:
             torch.cuda.synchronize()
 
     def _library_workspaces(self) -> dict[int, str]:
         """Address -> name of cuBLAS's workspaces: the blocks that go when they are released."""
-        if not self._on_gpu:
+        if not self.on_gpu:
             return {}
         before = _allocated_blocks()
         torch._C._cuda_clearCublasWorkspaces()

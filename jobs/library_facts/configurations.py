@@ -26,8 +26,7 @@ class Configurations:
         self.by_name: dict[str, dict[str, Any]] = {}
         """Name of a class -> its facts, without the keys and defaults that all classes have. Keys
         with a default or with another name are not repeated among ``keys``."""
-        self.of_model_type: dict[str, str] = {}
-        """Model type -> name of its class."""
+        self.of_model_type: dict[str, str] = {}  # model type -> name of its class
         self._mapping = CONFIG_MAPPING
         self._auto = AutoConfig
         self.common_keys = _keys(PreTrainedConfig)

@@ -32,8 +32,7 @@ class Variant:
     places, and the arguments of a hook at each."""
     requires: tuple[str, ...] = ()
     """Requirements on the node, such as ``capability>=8.0``; see ``jobs.trial.requirements``."""
-    builds: tuple[str, ...] = ()
-    """DeepSpeed ops to build once per node, before any timing."""
+    builds: tuple[str, ...] = ()  # DeepSpeed ops to build once per node, before any timing
     numerical_effect: NumericalEffect = "exact"
     traits: tuple[str, ...] = ()
     """Properties that the rules of ``orchestrator.planning.validity`` check, such as "lomo"."""
@@ -63,14 +62,12 @@ class Family:
 class NamePattern:
     """Variants whose name holds a number, such as ``budget_0.35``."""
 
-    form: str
-    """The form of the names, as the documentation writes it: ``budget_<share>``."""
+    form: str  # the form of the names, as the documentation writes it: ``budget_<share>``
     doc: str
     pattern: str
     """A regular expression for whole names. It must mean the same in Python and in JavaScript, and
     must allow one spelling only for each number."""
-    variant: Callable[[str], Variant]
-    """The row of a name that ``pattern`` matches."""
+    variant: Callable[[str], Variant]  # the row of a name that ``pattern`` matches
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

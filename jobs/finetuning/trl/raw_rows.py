@@ -23,16 +23,14 @@ if TYPE_CHECKING:
 class RawRows:
     """Rows of a causal language model, before a loop's own preparation."""
 
-    dataset: Any
-    """A ``datasets.Dataset`` of lists and texts."""
+    dataset: Any  # a ``datasets.Dataset`` of lists and texts
     tokenizer: Any
     """The tokenizer of the data file; for token ids without a tokenizer, one that can only pad."""
     width: int | None = None
     """Tokens to which every row was padded, and is to be padded again; None: no fixed number."""
     tokens: int | None = None
     """Longer rows are to be cut to this many tokens; None: they stay as they are."""
-    block_tokens: int = 0
-    """Tokens of a block, if rows are packed into blocks."""
+    block_tokens: int = 0  # tokens of a block, if rows are packed into blocks
     seed: int = 0
 
 

@@ -21,10 +21,8 @@ class PreparedRows:
     tokenizer: Any
     width: int | None
     """Number of tokens to which every batch is padded; None: the length of its longest row."""
-    flattens_rows: bool = False
-    """Whether a batch is one sequence without padding."""
-    counts_rows: bool = False
-    """Whether the shape of a batch does not say how many rows it holds."""
+    flattens_rows: bool = False  # whether a batch is one sequence without padding
+    counts_rows: bool = False  # whether the shape of a batch does not say how many rows it holds
 
     @property
     def count_samples(self) -> Callable[[Mapping[str, Any]], int] | None:

@@ -29,10 +29,8 @@ class ImageLayout:
 
     pieces: tuple[tuple[int, int], ...]
     """Pairs: tokens of text, then tokens of the image. Several pairs: text divides the image."""
-    text_after: int
-    """Tokens of text that close the image."""
-    pixel_values: tuple[int, ...]
-    """Shape of the image's pixels, 32-bit floats."""
+    text_after: int  # tokens of text that close the image
+    pixel_values: tuple[int, ...]  # shape of the image's pixels, 32-bit floats
     is_stacked: bool = False
     """Whether the batch has a dimension for samples. Otherwise their images follow each other."""
     masks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

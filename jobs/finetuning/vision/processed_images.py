@@ -45,8 +45,7 @@ def images_of_file(file: DatasetFile, config: PretrainedConfig) -> tuple[Any, Pr
 class ProcessRows:
     """Makes a batch of rows: the processor reads texts and images again, and pads."""
 
-    tokenizer: Any
-    """The processor, which an exported training saves beside the model."""
+    tokenizer: Any  # the processor, which an exported training saves beside the model
     _file: DatasetFile
 
     def __call__(self, rows: list[Any]) -> dict[str, torch.Tensor]:

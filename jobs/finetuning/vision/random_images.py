@@ -62,8 +62,7 @@ class ImageTexts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         rng: np.random.Generator,
     ) -> None:
         self._columns = {name: torch.from_numpy(column) for name, column in columns.items()}
-        self.image_tokens = images * layout.image_tokens
-        """Tokens of a sample that images replace."""
+        self.image_tokens = images * layout.image_tokens  # tokens of a sample that images replace
         # Pixels are normalised: about zero mean and unit variance in each channel.
         shape = (images * layout.pixel_values[0], *layout.pixel_values[1:])
         # Distinct images take at most 64 MiB of host memory. Other samples repeat them.

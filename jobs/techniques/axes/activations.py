@@ -185,8 +185,7 @@ class OffloadingForward:
         self.tracker: dict[int, Any] = context.tracker
         """Number of a saved tensor -> the tensor, whether it was moved, and its layout."""
         self._is_inside = False
-        self.moved_bytes = 0
-        """By the last forward pass."""
+        self.moved_bytes = 0  # by the last forward pass
 
     def begin(self, module: Any, inputs: Any) -> None:
         """Let autograd save its tensors on the host. An evaluation saves none."""
