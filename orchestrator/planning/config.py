@@ -57,7 +57,12 @@ def load_config(
     if not isinstance(file, ConfigFile):
         problems += itertools.starmap(document.problem, file)
         raise ConfigError(problems)
-    found = [*_size_problems(file, grids), *_model_problems(file, trust_remote_code)]
+    # Counted before exclusions are applied, because applying them to a huge grid takes too long.
+    trials = file.measure.repeats * grids.size
+    found = list(_model_problems(file, trust_remote_code))
+    if trials > MAX_TRIALS:
+        too_many = f"more than {MAX_TRIALS:,} are a mistake, or need several sweeps"
+        found.append((("axes",), f"plans {trials:,} trials; {too_many}"))
     user_code = None
     if file.own_code is not None:
         user_code, problems_of_code = read_user_code(
@@ -71,10 +76,10 @@ def load_config(
 
 
 def _model_problems(file: ConfigFile, trust_remote_code: bool) -> KeyProblems:
-    for at, message in model_refusals(_of_the_model(file.model.config)):
-        yield ("model", "config", *at), message
     if file.model.architecture is not None:
         yield from _architecture_problems(file, file.model.architecture)
+    for at, message in model_refusals(_of_the_model(file.model.config)):
+        yield ("model", "config", *at), message
     # The command line must ask for it, too, because the file may come from a stranger.
     if file.model.trust_remote_code and not trust_remote_code:
         message = (
@@ -102,14 +107,6 @@ def _architecture_problems(file: ConfigFile, name: str) -> KeyProblems:
         yield ("model", "config", *at), message
 
 
-def _size_problems(file: ConfigFile, grids: Grids) -> KeyProblems:
-    # Count before exclusions are applied, because applying them to a huge grid takes too long.
-    trials = file.measure.repeats * grids.size
-    if trials > MAX_TRIALS:
-        too_many = f"more than {MAX_TRIALS:,} are a mistake, or need several sweeps"
-        yield ("axes",), f"plans {trials:,} trials; {too_many}"
-
-
 def _checked(
     path: Path, file: ConfigFile, grids: Grids, base: BaseArguments, user_code: UserCode | None
 ) -> SweepConfig:
@@ -128,7 +125,6 @@ def _checked(
         subsets=grids.subsets,
         exclude=grids.exclude,
         trials=grids.trials,
-        baseline=baseline(grids, base, data),
         measure=_measure(file),
         repeats=file.measure.repeats,
         follow_up=_follow_up(file.follow_up),
@@ -140,6 +136,7 @@ def _checked(
         output=file.output or Path("runs", name),
         own_code=user_code,
         notes=(*_notes_on_the_model(file), *base.notes),
+        baseline=baseline(grids, base, data),
     )
 
 
