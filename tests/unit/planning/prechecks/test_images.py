@@ -29,11 +29,6 @@ def problem_of(folder: Path, text: str) -> str:
     return str(error.value)
 
 
-def test_misspelt_key_of_the_vision_part_is_found(tmp_path):
-    with pytest.raises(ConfigError, match=r'vision_config\.patch_sizes.*did you mean "patch_size"'):
-        config_of(tmp_path, SMOLVLM.replace("patch_size", "patch_sizes"))
-
-
 def test_shipped_vision_configuration_shows_its_batch():
     config = load_config(SHIPPED)
     check_files(config)
@@ -46,13 +41,6 @@ def test_part_that_is_not_given_leaves_the_batch_unknown(tmp_path):
     config = config_of(tmp_path, "model: {task: image-text-to-text, architecture: llava}\n")
     check_files(config)
     assert batch_shapes(config, 2) == {}
-
-
-def test_frozen_tower_under_an_adapter_is_ruled_out(tmp_path):
-    text = SMOLVLM + "axes: {adapter: [none, lora_r8], vision: [default, frozen]}\n"
-    planned = plan(config_of(tmp_path, text))
-    assert [record.rule for record in planned.ruled_out] == ["adapter_freezes_the_vision_tower"]
-    assert len(planned.trials) == 3
 
 
 def test_images_in_a_file_need_a_column_and_a_processor(tmp_path):

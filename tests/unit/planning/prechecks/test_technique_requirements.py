@@ -5,20 +5,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from jobs.trial.requirements import unmet_reason
 from orchestrator.planning import library_facts
 from orchestrator.planning.plan import Plan, plan
 from orchestrator.planning.prechecks import technique_requirements
+from tests.support.commands import ROOT
 from tests.support.config_files import config_of
 
 GPT2 = {"task": "causal-lm", "architecture": "gpt2"}
-BERT = {"task": "sequence-classification", "architecture": "bert"}
-VIT = {"task": "image-classification", "architecture": "vit"}
-CONVNEXT = {"task": "image-classification", "architecture": "convnext"}
-LLAMA = {"task": "causal-lm", "architecture": "llama"}
-BUDGET = {"activations": "budget_0.5", "compile": "inductor_regional"}
 LENGTH = {"synthetic": {"sequence_length": 1020}}
+CASES = (ROOT / "tests/golden/unmet_requirements.txt").read_text().splitlines()
+"""The model | choices -> the requirement | a part of the reason."""
 
 
 def _planned(folder: Path, model: dict[str, Any], choices: dict[str, Any], **keys: Any) -> Plan:
@@ -30,38 +29,13 @@ def test_model_that_finds_out_itself_whether_it_can_checkpoint_is_not_ruled_out(
     assert not _planned(tmp_path, model, {"activations": "checkpoint"}).ruled_out
 
 
-@pytest.mark.parametrize(
-    ("model", "choices", "rule", "reason"),
-    [
-        (BERT, {"batching": "packed"}, "task:causal-lm", "is for the task causal-lm only"),
-        (BERT, {"batching": "padding_free"}, "task:causal-lm", "this one is sequence-class"),
-        (BERT, {"loss": "cce"}, "task:causal-lm", "is for the task causal-lm only"),
-        (BERT, {"attention": "flex_attention"}, "no_attention_dropout", "=0.1; set it to 0.0"),
-        (BERT, BUDGET, "activation_budget", "attention_probs_dropout_prob=0.1; set it to 0.0"),
-        (
-            BERT | {"config": {"attention_probs_dropout_prob": 0.0}},
-            BUDGET,
-            "activation_budget",
-            "hidden_dropout_prob=0.1",
-        ),
-        (
-            LLAMA,
-            BUDGET | {"adapter": "lora(r=8,lora_dropout=0.05)"},
-            "activation_budget",
-            "lora_dropout=0.05",
-        ),
-        (VIT, {"adapter": "prompt_tuning(num_virtual_tokens=8)"}, "text_task", "is an image"),
-        (CONVNEXT, {"activations": "checkpoint"}, "checkpointing", "convnext does not support"),
-        (GPT2, {"adapter": "prompt_tuning"}, "virtual_tokens:", "num_virtual_tokens is missing"),
-        (GPT2, {"adapter": "p_tuning(num_virtual_tokens=8)"}, "virtual_tokens:8", "1024 positions"),
-    ],
-)
-def test_technique_that_does_not_go_with_the_model_is_ruled_out(
-    model, choices, rule, reason, tmp_path
-):
-    keys = {"data": LENGTH} if model is GPT2 else {}
-    planned = _planned(tmp_path, model, choices, **keys)
-    [record] = planned.ruled_out
+@pytest.mark.parametrize("case", CASES)
+def test_technique_that_does_not_go_with_the_model_is_ruled_out(case, tmp_path):
+    model, choices, reason = case.split(" | ")
+    choices, rule = choices.split(" -> ")
+    model, choices = (yaml.safe_load(f"{{{text}}}") for text in (model, choices))
+    keys = {"data": LENGTH} if model["architecture"] == "gpt2" else {}
+    [record] = _planned(tmp_path, model, choices, **keys).ruled_out
     assert record.rule == rule
     assert reason in record.reason
 
