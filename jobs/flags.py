@@ -15,6 +15,7 @@ class FlagKind(enum.StrEnum):
     HOST_BOUND = "host_bound"  # share of micro-batches after which the GPU ran out of work
     LAUNCH_BOUND = "launch_bound"  # share of the time in phases limited by kernel launches
     THRASHING = "thrashing"  # times the allocator had to flush its cache
+    NEW_LENGTHS = "new_lengths"  # share of an epoch's time in which new lengths are prepared for
     SHARED_PROCESSES = "shared_processes"  # other processes on the GPU
     SHARED_BEFORE = "shared_before"  # bytes in use on the GPU before the trial
     SHARED_DURING = "shared_during"  # bytes neither of the context nor of the allocator

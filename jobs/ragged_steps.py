@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 
 import numpy as np
+
+from jobs.steady_state import student_t95
+
+NEW_SHAPE_SPREAD = 0.25
+"""The usual standard deviation of what a new shape costs, as a share of it: that of the first turns
+of a 1.2 B decoder and of BERT-large on an H100, 2026-11-27."""
 
 
 class RaggedSteps:
     """A few steps that stand for all steps of an epoch.
 
     They are quantiles of the epoch's steps by their longest row, so equal effective batches train
-    on the same rows. They are trained on in turn, again and again. The first turn is warm-up:
-    whatever a new shape costs once (kernels that are loaded, tuned or compiled, memory that is
-    reserved) is spent before the turn that counts.
+    on the same rows::
+
+        some others │ the quantiles │ the quantiles again, and again
+        ────────────┼───────────────┼───────────────────────────────
+        warm-up     │ warm-up       │ these count
+
+    The first steps spend what is loaded or compiled once for all lengths. In the first turn of the
+    quantiles each is a new length, and in the next turns it is known.
 
     A step's seconds are modelled as a constant, plus a share for each position (a token or its
     padding), plus a share for each pair of positions of a row, none below zero. With this model the
     seconds of any step become those of the epoch's mean step. So configurations that train on
-    different batches of the same rows compare.
+    different batches of the same rows compare. An epoch also meets lengths for the first time, and
+    some kernels are prepared for each. So each shape of the epoch adds once what the steps of the
+    first turn took longer than the same steps in the second.
     """
 
     def __init__(
@@ -30,25 +44,32 @@ class RaggedSteps:
         micro_batch: int,
         accumulation: int,
         joins_rows: bool,
+        pad_to_multiple_of: int = 1,
         warmup_steps: int,
         counted_steps: int | None,
     ) -> None:
         """``columns``: the tokens of each row, (rows,), in each column that sets a batch's shape;
         ``sequences``: those of the sequences that a row adds to a batch, whose tokens are counted.
 
-        ``joins_rows``: the rows of a micro-batch are joined without padding. ``counted_steps``: at
+        ``joins_rows``: a micro-batch's rows are joined without padding; otherwise they are padded
+        to the longest, and to the next ``pad_to_multiple_of`` positions. ``counted_steps``: at
         most so many, after ``warmup_steps`` at least; None: a whole epoch, in its own order.
         """
         self._columns = np.stack(columns)
         self._sequences = np.stack(sequences)
         self._shape = (accumulation, micro_batch)
         self._joins_rows = joins_rows
+        self._multiple = pad_to_multiple_of
         self._counted_steps = counted_steps
-        # The turns begin with the first step, and the first one is warm-up.
-        self.warmup_steps: int = max(warmup_steps, self.distinct)
-        # Both are set by ``rows``; the columns are those of ``_work``.
+        self._others = self.distinct // 2
+        """Steps before the first turn."""
+        self.warmup_steps: int = max(warmup_steps, self._others + self.distinct)
+        # These are set by ``rows``; the columns are those of ``_work``.
         self._epoch = np.ones((1, 4))
         self._measured = np.ones((1, 4))
+        self._new_shapes: list[int] = []
+        """In each step of the first turn."""
+        self._new_shapes_of_mean_step = 0.0
         self.padding_share = 0.0
         """The share of positions that are padding in the epoch's batches."""
 
@@ -89,16 +110,17 @@ class RaggedSteps:
             return list(epoch)
         longest = self._columns[:, steps].max(axis=(0, 2, 3))
         by_length = np.lexsort((self._epoch[:, -1], longest))
-        middles = (np.arange(self.distinct) + 0.5) / self.distinct
-        quantiles = by_length[(middles * len(steps)).astype(int)].tolist()
-        # The longest comes first, because memory that is reserved for it serves the others, and a
-        # typical one ends the warm-up, where operators are inspected.
-        turn: list[int] = []
-        while quantiles:
-            turn.append(quantiles.pop(-1 if len(turn) % 2 == 0 else 0))
+        others, turn = (
+            _from_outside_in(_quantiles(by_length, count))
+            for count in (self._others, self.distinct)
+        )
         self._measured = self._epoch[turn]
+        shapes = self._shapes(self._columns[:, steps])
+        self._new_shapes_of_mean_step = _distinct(shapes) / len(steps)
+        met = [_distinct(shapes[:, [*others, *turn[:end]]]) for end in range(len(turn) + 1)]
+        self._new_shapes = np.diff(met).tolist()
         turns = math.ceil((self.warmup_steps + (self._counted_steps or 0)) / len(turn))
-        rows: list[int] = np.tile(steps[turn].ravel(), turns).tolist()
+        rows: list[int] = steps[[*others, *turn * turns]].ravel().tolist()
         return rows
 
     def at_mean(self, seconds: Sequence[float], first: int) -> list[float]:
@@ -110,7 +132,7 @@ class RaggedSteps:
         if not self.distinct or len(seconds) < 3:
             return list(seconds)
         measured = np.asarray(seconds)
-        work = self._measured[(first + np.arange(len(measured))) % len(self._measured)]
+        work = self._work_of(first, len(measured))
         terms = 2 if self.distinct > 3 else 1
         scale = self._epoch[:, :terms].mean(axis=0)
         known, whole = (_with_constant(part[:, :terms] / scale) for part in (work, self._epoch))
@@ -123,33 +145,79 @@ class RaggedSteps:
         at_mean: list[float] = (expected * (1 + widened * deviations)).tolist()
         return at_mean
 
-    def lost_to_new_shapes(self, seconds: Sequence[float]) -> float:
-        """By how much the steps of the first turn took longer than those of the second.
+    def new_shapes(self, seconds: Sequence[float]) -> tuple[float, float]:
+        """Seconds that the epoch's mean step spends on new shapes, and half their 95 % interval.
 
-        Its first step does not count, which begins the training, nor its last, which is inspected.
+        ``seconds`` are of all steps from the first on. The last one of the first turn is inspected,
+        so it does not count.
         """
-        turns = zip(seconds[: self.distinct], seconds[self.distinct :], strict=False)
-        return sum(max(0.0, new - again) for new, again in list(turns)[1:-1])
+        first = seconds[self._others :]
+        turns = zip(self._new_shapes, first, first[self.distinct :], strict=False)
+        each = [(new - again) / shapes for shapes, new, again in list(turns)[:-1] if shapes]
+        if not each:
+            return 0.0, 0.0
+        # The median, because what is loaded once for all lengths is no price of a single one.
+        price = max(0.0, statistics.median_low(each))
+        deviations = sum((value - price) ** 2 for value in each)
+        # As for steps: the prior has one degree of freedom.
+        variance = ((NEW_SHAPE_SPREAD * price) ** 2 + deviations) / len(each)
+        half_width = student_t95(len(each)) * math.sqrt(variance / len(each))
+        return price * self._new_shapes_of_mean_step, half_width * self._new_shapes_of_mean_step
 
     def expected_tokens(self, first: int, count: int) -> tuple[float, float]:
         """Positions and tokens of the mean step, each relative to those of ``count`` steps."""
-        work = self._measured[(first + np.arange(count)) % len(self._measured)]
         if not self.distinct:
             return 1.0, 1.0
+        work = self._work_of(first, count)
         *_, positions, tokens = self._epoch.mean(axis=0) / work.mean(axis=0)
         return float(positions), float(tokens)
+
+    def _work_of(self, first: int, count: int) -> np.ndarray:
+        """Work of ``count`` trained steps from the one with the number ``first`` on."""
+        numbers = first - self._others + np.arange(count)
+        return self._measured[numbers % len(self._measured)]
+
+    def _shapes(self, lengths: np.ndarray) -> np.ndarray:
+        """Positions along each sequence of a batch (sequences, steps, accumulation).
+
+        ``lengths`` are tokens of the rows (sequences, steps, accumulation, rows).
+        """
+        if self._joins_rows:
+            return np.asarray(lengths.sum(axis=-1))
+        return np.asarray(-(-lengths.max(axis=-1) // self._multiple) * self._multiple)
 
     def _work(self, steps: np.ndarray) -> np.ndarray:
         """Work and its square, positions, and tokens of steps (steps, accumulation, rows)."""
         columns, tokens = self._columns[:, steps], self._sequences[:, steps]
         widths, positions = columns, tokens
         if not self._joins_rows:
-            widths = np.broadcast_to(columns.max(axis=-1, keepdims=True), columns.shape)
+            widths = np.broadcast_to(self._shapes(columns)[..., None], columns.shape)
             # Every sequence of a batch takes as many positions as the longest one.
-            longest = tokens.max(axis=(0, -1), keepdims=True)
+            longest = self._shapes(tokens).max(axis=0)[..., None]
             positions = np.broadcast_to(longest, tokens.shape)
         parts = (widths, widths.astype(float) ** 2, positions, tokens)
         return np.stack([part.sum(axis=(0, 2, 3)) for part in parts], axis=-1).astype(float)
+
+
+def _quantiles(ordered: np.ndarray, count: int) -> list[int]:
+    """The middles of ``count`` equal parts."""
+    middles = (np.arange(count) + 0.5) / max(1, count)
+    chosen: list[int] = ordered[(middles * len(ordered)).astype(int)].tolist()
+    return chosen
+
+
+def _from_outside_in(ordered: list[int]) -> list[int]:
+    """Last, first, last but one ... The longest comes first: what it reserves serves the others.
+
+    A typical one comes last, where the warm-up ends and operators are inspected.
+    """
+    inwards = list(ordered)
+    return [inwards.pop(-1 if number % 2 == 0 else 0) for number in range(len(ordered))]
+
+
+def _distinct(shapes: np.ndarray) -> int:
+    """How many different micro-batches there are in (sequences, steps, accumulation)."""
+    return int(np.unique(shapes.reshape(len(shapes), -1), axis=1).shape[1])
 
 
 def _with_constant(values: np.ndarray) -> np.ndarray:

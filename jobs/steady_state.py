@@ -33,6 +33,9 @@ GPU_BOUND = 0.1
 HOST_BOUND = 0.5
 """The host sets the pace if the GPU ran out of work after more than this share of them."""
 
+NEW_LENGTHS = 0.1
+"""A row is flagged if lengths that are new take more than this share of an epoch's time."""
+
 
 def relative_half_width(values: Sequence[float]) -> float:
     """Half the 95 % interval of the mean, relative to it; infinite for fewer than two values."""
@@ -130,6 +133,7 @@ def flags(
     host_bound_share: float | None = None,
     launch_bound_share: float = 0.0,
     allocator_retries: int = 0,
+    new_shapes_share: float = 0.0,
 ) -> list[Flag]:
     """What to know before trusting a row's speed; empty if there is nothing."""
     raised = []
@@ -144,6 +148,8 @@ def flags(
         raised.append(Flag(FlagKind.LAUNCH_BOUND, launch_bound_share))
     if allocator_retries >= 2:  # a single flush is not thrashing
         raised.append(Flag(FlagKind.THRASHING, allocator_retries))
+    if new_shapes_share > NEW_LENGTHS:
+        raised.append(Flag(FlagKind.NEW_LENGTHS, new_shapes_share))
     return raised
 
 

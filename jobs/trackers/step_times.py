@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 import time
 from collections.abc import Mapping, Sequence
@@ -56,10 +57,10 @@ class Steps(Tracker):
             "host_bound_share", "Share of micro-batches after which the GPU had no work left"
         ),
         Column.seconds("counted_seconds", "Total time of the counted steps"),
-        Column.seconds(
-            "new_shapes_seconds",
-            "By how much steps on new lengths took longer than the same steps later, without the "
-            "first step and the last of warm-up; null if all rows are equally long",
+        Column.number(
+            "new_shapes_share",
+            "Share of an epoch's time in which kernels are prepared for lengths that are new; it "
+            "is part of the throughput; null if all rows are equally long",
         ),
     )
 
@@ -179,7 +180,10 @@ class Steps(Tracker):
             values["first_step_seconds"] = seconds[0]
         if (first := self._first_counted) is None:
             return values
-        counted = self._at_mean(seconds, first)
+        known = self._at_mean(seconds, first)
+        new_shapes, half_width = self.ragged.new_shapes(seconds) if self.ragged else (0.0, 0.0)
+        counted = [step + new_shapes for step in known]
+        mean = statistics.fmean(counted)
         values |= {
             "steps_counted": len(counted),
             "warmup_steps": first,
@@ -187,11 +191,11 @@ class Steps(Tracker):
             "step_seconds_median": statistics.median(counted),
             "data_seconds_median": statistics.median(self._data_seconds[first:]),
             # A value and its inverse have nearly the same relative error, if it is small.
-            "samples_per_second_ci95": mean_step_error(counted),
+            "samples_per_second_ci95": math.hypot(mean_step_error(counted), half_width / mean),
             **self._rates(first, sum(counted)),
         }
         if self.ragged is not None:
-            values["new_shapes_seconds"] = self.ragged.lost_to_new_shapes(seconds)
+            values["new_shapes_share"] = new_shapes / mean
         if (share := self._host_bound_share(first)) is not None:
             values["host_bound_share"] = share
         return values

@@ -109,6 +109,7 @@ def _ragged_steps(
         micro_batch=spec.micro_batch,
         accumulation=spec.accumulation,
         joins_rows=getattr(collator, "flattens_rows", False),
+        pad_to_multiple_of=getattr(collator, "pad_to_multiple_of", None) or 1,
         warmup_steps=warmup_steps,
         counted_steps=spec.measure.steps,
     )

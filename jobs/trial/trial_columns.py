@@ -78,6 +78,7 @@ def _flags(values: Mapping[str, Any], spec: TrialSpec, device_type: str) -> list
         host_bound_share=values.get("host_bound_share"),
         launch_bound_share=steady_state.launch_bound_share(values),
         allocator_retries=values.get("allocator_retries", 0),
+        new_shapes_share=values.get("new_shapes_share", 0.0),
     )
     others = (
         scaling_flag(values.get("accumulation_loss_ratio"), spec.accumulation),

@@ -64,6 +64,14 @@ WORDINGS: Mapping[FlagKind, Wording] = {
         without_value="the allocator had to flush its cache",
         write=_whole,
     ),
+    FlagKind.NEW_LENGTHS: Wording(
+        heading="new lengths",
+        value="share of an epoch's time in which kernels are prepared for lengths that are new",
+        sentence="{} of an epoch's time goes into preparing kernels for lengths that are new; "
+        "padding to a multiple, packing or another attention kernel saves it",
+        without_value="kernels are prepared for each new length",
+        write=_percent,
+    ),
     FlagKind.SHARED_PROCESSES: Wording(
         heading=_SHARED,
         value="number of other processes on the GPU",

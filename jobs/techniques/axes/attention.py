@@ -58,6 +58,14 @@ ATTENTION = Axis(
         ),
         "sdpa_cudnn": _single_kernel("cudnn", "cuDNN's fused attention kernel"),
         "sdpa_efficient": _single_kernel("mem_efficient", "the memory-efficient kernel"),
+        "sdpa_no_cudnn": Variant(
+            doc="scaled_dot_product_attention without cuDNN's kernel, which prepares a plan for "
+            "each new length; no mask for batches without padding",
+            model_kwargs={"attn_implementation": "sdpa"},
+            hooks={"collator": _UNMASKED, "kernels": Hook("without_cudnn")},
+            requires=("cuda",),
+            numerical_effect="rounding",
+        ),
         "eager": Variant(
             doc="Attention as separate operators: keeps the score matrix, whose memory grows with "
             "the square of the sequence length",
@@ -161,6 +169,15 @@ def only_kernel(*, kernel: str) -> None:
     for name in ("flash", "cudnn", "mem_efficient", "math"):
         enable = getattr(torch.backends.cuda, f"enable_{name}_sdp")
         enable(name == kernel)
+
+
+@hook("without_cudnn")
+def without_cudnn() -> None:
+    """Keep scaled_dot_product_attention from cuDNN's kernel."""
+    import torch
+
+    torch.compiler.config.cache_key_tag = "without_cudnn"
+    torch.backends.cuda.enable_cudnn_sdp(False)
 
 
 @hook("variable_length_attention")

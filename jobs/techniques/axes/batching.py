@@ -18,6 +18,13 @@ BATCHING = Axis(
     default="pad",
     variants={
         "pad": Variant(doc="Random rows in one batch, padded to its longest row"),
+        "pad_to_64": Variant(
+            doc="Random rows in one batch, padded to a multiple of 64 tokens: there are fewer "
+            "lengths that kernels are prepared or compiled for",
+            hooks={"batching": Hook("padded_to_multiple", {"multiple": 64})},
+            numerical_effect="rounding",
+            traits=("trainer_batches",),
+        ),
         "group_by_length": Variant(
             doc="Rows of similar length in one batch: less padding, but another order of the data",
             training_arguments={"train_sampling_strategy": "group_by_length"},
@@ -50,6 +57,20 @@ BATCHING = Axis(
     },
 )
 add(BATCHING)
+
+
+@hook("padded_to_multiple")
+def padded_to_multiple(
+    dataset: Any, collate: Any, *, attention: str, tokens: int, multiple: int
+) -> tuple[Any, Any]:
+    """The unchanged dataset, and its collator, which pads to the next ``multiple`` of tokens.
+
+    Raises ValueError for a collator that cannot.
+    """
+    if not hasattr(collate, "pad_to_multiple_of"):
+        raise ValueError("the collator of these rows does not pad them to a multiple of tokens")
+    collate.pad_to_multiple_of = multiple
+    return dataset, collate
 
 
 @hook("flattened_rows")

@@ -34,6 +34,9 @@ def tokenizer_collator(tokenizer: Any, task: Task, *, has_labels: bool) -> Colla
 class PadRows:
     """Pads rows of token ids that came without a tokenizer to the longest of their batch."""
 
+    pad_to_multiple_of: int | None = None
+    """The batch is as long as the next multiple, as with transformers' collators; None: 1."""
+
     def __init__(self, pad_token_id: int) -> None:
         # Every other column, such as a mask or token types, is padded with 0.
         ids = dict.fromkeys(("input_ids", "decoder_input_ids"), pad_token_id)
@@ -53,4 +56,6 @@ class PadRows:
         if tensors[0].ndim == 0:
             return torch.stack(tensors)
         value = self._padding.get(name, 0)
-        return torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value)
+        column = torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True, padding_value=value)
+        missing = -column.shape[1] % (self.pad_to_multiple_of or 1)
+        return torch.nn.functional.pad(column, (0, missing), value=value)

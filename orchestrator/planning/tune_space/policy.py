@@ -71,10 +71,11 @@ FOR_QUANTIZED_WEIGHTS: Mapping[str, Mapping[str, str]] = {
 }
 """Axis -> value that is tried only for a checkpoint of quantized weights -> the reason."""
 
-FOR_UNEQUAL_ROWS: Mapping[str, str] = {
-    "batching": "all rows are equally long, so there is no padding to save",
+FOR_UNEQUAL_ROWS: Mapping[str, Mapping[str, str]] = {
+    "batching": {"*": "all rows are equally long, so there is no padding to save"},
+    "attention": {"sdpa_no_cudnn": "all rows are equally long, so no new length is prepared for"},
 }
-"""Axis that keeps the user's value if no row is padded -> the reason."""
+"""Axis -> value (``*``: any) that is tried only if rows differ in length -> the reason."""
 
 ALONE = frozenset(
     {"optimizer", "offload", "adapter", "allocator", "base", "batching", "experts", "qat"}

@@ -88,8 +88,9 @@ def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) 
         return f"{DOES_NOT_GO}: {for_quantized[value]}"
     if not same_workload(TrainingRecipe.of({axis: value}), TrainingRecipe.of({axis: own})):
         return "trains on other rows, so its speed is that of another workload"
-    if axis in policy.FOR_UNEQUAL_ROWS and _has_equal_rows(config):
-        return policy.FOR_UNEQUAL_ROWS[axis]
+    for_unequal = policy.FOR_UNEQUAL_ROWS.get(axis, {})
+    if (reason := for_unequal.get(value) or for_unequal.get("*")) and _has_equal_rows(config):
+        return reason
     choices = {**config.baseline, axis: value}
     spec = trial_spec(choices, config, has_gpu=has_gpu)
     # What other techniques of the baseline need says nothing about this value.

@@ -98,8 +98,8 @@ def test_run_on_ragged_rows_peaks_on_the_longest_together(tmp_path, choices):
     assert ragged["mean_row_tokens"] == pytest.approx(sum(RAGGED) / len(RAGGED))
     assert 0.0 < ragged["padding_share"] < 0.2
     # The step on the longest rows does not count. Each of three counted steps was met before.
-    assert (ragged["warmup_steps"], ragged["steps_counted"]) == (3, 3)
-    assert len(record.steps["step_seconds"]) == len(record.steps["loss"]) == 6
+    assert (ragged["warmup_steps"], ragged["steps_counted"]) == (4, 3)
+    assert len(record.steps["step_seconds"]) == len(record.steps["loss"]) == 7
 
 
 def test_run_on_equally_long_rows_has_no_further_step(tmp_path):
