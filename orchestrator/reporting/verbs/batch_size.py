@@ -128,7 +128,7 @@ def _result(size: BatchMeasurement) -> str:
 
 
 def _between_speeds(answer: BatchSizeResult) -> Iterator[str]:
-    """Which speeds differ although they look close, and which cannot be told apart."""
+    """Which speeds differ although they look close, and which cannot be distinguished."""
     if answer.alignment is not None:
         odd, aligned = answer.alignment
         faster = f"{aligned.speed / odd.speed - 1:.1%} faster than {odd.micro_batch}"

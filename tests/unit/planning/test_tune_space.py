@@ -103,6 +103,9 @@ def test_tune_space_changes_the_batching_only_where_rows_differ_in_length():
     lengths = "{lengths: {mean: 100}, sequence_length: 512}"
     unequal = space(text=f"{TEXT}data: {{synthetic: {lengths}}}\n")
     assert "padding_free" in {own.choices["batching"] for own in unequal.plan.trials}
+    # cuDNN prepares a plan for each new length.
+    assert "equally long" in equal.not_tried["attention"]["sdpa_no_cudnn"]
+    assert "sdpa_no_cudnn" in {own.choices["attention"] for own in unequal.plan.trials}
 
 
 def test_tune_space_leaves_out_other_rows_and_techniques_of_other_tasks():

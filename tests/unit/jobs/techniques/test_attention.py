@@ -15,6 +15,7 @@ from transformers.masking_utils import AttentionMaskInterface, sdpa_mask
 from jobs.techniques.axes.attention import (
     only_kernel,
     variable_length_attention,
+    without_cudnn,
     without_full_masks,
     xformers_attention,
     xformers_forward,
@@ -62,6 +63,18 @@ def test_only_kernel_disables_the_others(monkeypatch):
         only_kernel(kernel="flash")
         assert torch.compiler.config.cache_key_tag == "flash"
     assert enabled == {"flash": True, "cudnn": False, "mem_efficient": False, "math": False}
+
+
+def test_without_cudnn_leaves_the_other_kernels_on():
+    assert torch.backends.cuda.cudnn_sdp_enabled()
+    try:
+        with torch.compiler.config.patch(cache_key_tag=""):
+            without_cudnn()
+        assert not torch.backends.cuda.cudnn_sdp_enabled()
+        assert torch.backends.cuda.flash_sdp_enabled()
+        assert torch.backends.cuda.mem_efficient_sdp_enabled()
+    finally:
+        torch.backends.cuda.enable_cudnn_sdp(True)
 
 
 def _varlen_attn(*arguments: Any, scale: Any, window_size: Any, enable_gqa: Any) -> Any:

@@ -7,7 +7,12 @@ import torch
 from datasets import Dataset
 
 from jobs.loops.row_order import StepsInRandomOrder
-from jobs.techniques.axes.batching import flattened_rows, packed_rows, packed_whole_rows
+from jobs.techniques.axes.batching import (
+    flattened_rows,
+    packed_rows,
+    packed_whole_rows,
+    padded_to_multiple,
+)
 from jobs.trial.data.collators import PadRows
 from tests.support.tiny_decoders import decoder
 
@@ -92,3 +97,21 @@ def test_steps_in_random_order_keep_their_rows():
     steps = [tuple(ordered[start : start + 2]) for start in range(0, 10, 2)]
     assert sorted(steps) == [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
     assert steps != sorted(steps)
+
+
+@pytest.mark.parametrize("brings_mask", [True, False])
+def test_padded_to_multiple_pads_what_is_no_multiple(brings_mask):
+    rows = [{"input_ids": [7] * count, "labels": [7] * count} for count in (5, 3)]
+    if brings_mask:
+        rows = [{**row, "attention_mask": [1] * len(row["input_ids"])} for row in rows]
+    _, collate = padded_to_multiple([], PadRows(9), attention="", tokens=64, multiple=4)
+    batch = collate(rows)
+    assert {tuple(column.shape) for column in batch.values()} == {(2, 8)}
+    assert batch["input_ids"][0].tolist() == [7] * 5 + [9] * 3
+    assert batch["labels"][0].tolist() == [7] * 5 + [-100] * 3
+    assert batch["attention_mask"].sum(1).tolist() == [5, 3]
+
+
+def test_padded_to_multiple_refuses_a_collator_that_cannot():
+    with pytest.raises(ValueError, match="does not pad them to a multiple"):
+        padded_to_multiple([], dict, attention="", tokens=64, multiple=4)
