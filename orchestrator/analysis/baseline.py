@@ -1,7 +1,5 @@
 """The baseline that techniques are compared with, and the training recipe that is ranked."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 from jobs.spec import PLAIN, Choice, TrainingRecipe

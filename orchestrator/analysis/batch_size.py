@@ -3,8 +3,6 @@
 The answers are the largest size, the fastest, the saturation and the best accumulated one.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace

@@ -1,7 +1,5 @@
 """The fastest configuration within each memory budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

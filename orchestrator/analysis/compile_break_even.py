@@ -3,8 +3,6 @@
 A compiled trial has a slow first step, and faster steps after it.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 

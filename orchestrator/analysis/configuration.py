@@ -1,7 +1,5 @@
 """A configuration as measured: the rows that repeat each other, combined."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Hashable, Iterable, Mapping, Sequence

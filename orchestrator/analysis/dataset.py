@@ -1,7 +1,5 @@
 """A run's results as one object that is built once, for all verbs and the follow-ups."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property

@@ -1,7 +1,5 @@
 """The results of one environment. Configurations are ranked within an environment only."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

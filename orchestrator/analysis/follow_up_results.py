@@ -5,8 +5,6 @@ configurations again in interleaved rounds on one GPU (A B B A), which spreads a
 of the GPU's temperature, evenly over all of them.
 """
 
-from __future__ import annotations
-
 import itertools
 import statistics
 from collections.abc import Iterable, Sequence

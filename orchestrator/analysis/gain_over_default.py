@@ -1,7 +1,5 @@
 """The gain of a candidate over the default configuration: the ratios of speed and of memory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Items grouped by a key."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable
 from typing import TypeVar
 

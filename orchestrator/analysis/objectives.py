@@ -1,7 +1,5 @@
 """The figures that configurations can be ranked by: speed, energy, money, host memory."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The Pareto front: the items that no other item beats on every objective."""
 
-from __future__ import annotations
-
 import math
 import operator
 from collections.abc import Callable, Iterable, Sequence

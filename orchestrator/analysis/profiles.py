@@ -1,7 +1,5 @@
 """Finds the profile of a configuration, and adapts its times to the configuration's own speed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """The table of the Hugging Face guides, and our own figures, measured with the guides' method."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The effect of each technique on the baseline: alone, and added one after another."""
 
-from __future__ import annotations
-
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

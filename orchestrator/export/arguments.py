@@ -1,7 +1,5 @@
 """Makes each library's settings from a trial's: TrainingArguments, DeepSpeed and accelerate."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Generates the values in train.py that read the user's data or draw synthetic samples."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, get_args, get_type_hints
 

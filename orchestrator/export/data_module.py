@@ -4,8 +4,6 @@ The file joins the source of the modules with which trials read data. So the exp
 the same rows from texts, chats, prompts with completions, or names of classes.
 """
 
-from __future__ import annotations
-
 import ast
 import functools
 from collections.abc import Iterator

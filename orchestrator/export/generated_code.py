@@ -4,8 +4,6 @@ A spec may come from a stranger's run folder. So every value becomes a literal, 
 checked or taken from a list, and text for people stays on one line.
 """
 
-from __future__ import annotations
-
 import keyword
 import math
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Generates the code of train.py that makes the model and its configuration."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jobs.spec import TrialSpec

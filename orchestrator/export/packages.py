@@ -1,7 +1,5 @@
 """Makes requirements.txt: the packages that an exported training imports, as measured."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 

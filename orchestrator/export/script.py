@@ -1,7 +1,5 @@
 """train.py and its README, rendered from templates."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Extracts the source of a technique's hook, with all definitions of its module that it uses."""
 
-from __future__ import annotations
-
 import ast
 import functools
 import inspect

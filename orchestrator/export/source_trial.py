@@ -1,7 +1,5 @@
 """Finds the trial of a table's row: from its record, or rebuilt from the table's config."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Generates the values for TRL's Trainers in train.py and its settings."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jobs.errors import UnsupportedError

@@ -1,7 +1,5 @@
 """Writes all files of an export to the folder to train from."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import math

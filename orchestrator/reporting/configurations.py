@@ -1,7 +1,5 @@
 """Configurations as rows of tables: shared columns, marks, and what the marks mean."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import Any
 

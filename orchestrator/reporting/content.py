@@ -1,7 +1,5 @@
 """The content of a report's section: sentences and tables of plain values, for any renderer."""
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Callable, Mapping, Sequence

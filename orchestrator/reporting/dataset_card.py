@@ -1,7 +1,5 @@
 """The dataset card of a run on the Hugging Face Hub: header, report, and how to load the tables."""
 
-from __future__ import annotations
-
 import yaml
 
 from orchestrator.reporting import markdown

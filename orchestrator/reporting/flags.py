@@ -1,7 +1,5 @@
 """Flags in words: one place for every page, note and caution."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A report as plain JSON values: bytes, seconds, samples per second; null: not measured."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """A report as Markdown: for a README, a pull request or a reader without a browser."""
 
-from __future__ import annotations
-
 import html
 import itertools
 import re

@@ -1,7 +1,5 @@
 """What to know before training with a candidate of a recommendation."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from orchestrator.analysis.dataset import EnvironmentResults

@@ -1,7 +1,5 @@
 """A report: a run's data set with its sections filled in, for every renderer."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Mapping

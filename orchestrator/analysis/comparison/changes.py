@@ -1,7 +1,5 @@
 """The result of a comparison: changes of single configurations, and of all of them together."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, get_args
 

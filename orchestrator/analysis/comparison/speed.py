@@ -8,8 +8,6 @@ Recorded repeats show by how much equal runs differ (``orchestrator.analysis.rep
 test has a false-alarm rate of 1 %, so two equal runs show a change in about 3 of 100 comparisons.
 """
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterator, Sequence

@@ -5,8 +5,6 @@ without a GPU, because other programs share the processor. The speed of launch-b
 compared only if the hosts are equal.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Container, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Breaks two trials' time per sample and memory down into parts that add up to the total."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from jobs.anatomy.memory.ledger import RESIDUAL

@@ -1,7 +1,5 @@
 """The data of an explanation: the parts of a difference, and what ran differently."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """The explanation of two trials: finds both, checks them, and lists how they differ."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -5,8 +5,6 @@ defaults. Two rows have the *same draws* if they draw the same random numbers, a
 same order and precision.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Compares the losses of two trials in windows: the difference, what is allowed, and the result."""
 
-from __future__ import annotations
-
 import enum
 import itertools
 import math

@@ -1,7 +1,5 @@
 """Recommends the best candidate, with the runners-up and what each constraint costs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Candidates with a micro-batch between two measured ones: 20 × 5 for an effective batch of 100."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,5 @@
 """The longest context that trains within a memory budget, for each set of techniques."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """Ranks the candidates under constraints, and picks the best one that fits a memory budget."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace

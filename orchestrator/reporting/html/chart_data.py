@@ -1,7 +1,5 @@
 """The data that the page's script draws: the shown configurations, column by column."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Container, Iterator, Mapping, Sequence
 from operator import attrgetter, itemgetter

@@ -3,8 +3,6 @@
 The page's script looks a decision up in this table. It never decides by itself.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -3,8 +3,6 @@
 All of it as plain values for the page's script: bytes, seconds, and timelines in MiB.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """An explanation as a picture: two trials' time and memory, bar under bar, and their losses."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What the charts of report.html and frontier.png share: axes shown, values' order, budgets."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from jobs.spec import Choice

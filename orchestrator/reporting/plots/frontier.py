@@ -1,7 +1,5 @@
 """The Pareto front as a picture: memory against speed, for a README or a pull request."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

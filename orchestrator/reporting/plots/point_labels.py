@@ -1,7 +1,5 @@
 """Which configurations of a front a picture names, and where it writes their labels."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any

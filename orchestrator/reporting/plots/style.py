@@ -1,7 +1,5 @@
 """What all pictures share: their colours, and how a figure becomes a PNG."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The configuration reference: ``python -m orchestrator.reporting.reference.config_reference``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Pages of docs/ that are written from the source: a template, and the values that it shows."""
 
-from __future__ import annotations
-
 from importlib.resources import files
 from typing import Any
 

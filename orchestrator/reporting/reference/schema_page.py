@@ -3,8 +3,6 @@
 python -m orchestrator.reporting.reference.schema_page > docs/schema.md
 """
 
-from __future__ import annotations
-
 import ast
 import inspect
 from collections.abc import Iterable, Mapping

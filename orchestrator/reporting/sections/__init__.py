@@ -1,7 +1,5 @@
 """The sections of every report, in their order. A new section is a new file and a row here."""
 
-from __future__ import annotations
-
 from functools import partial
 
 from orchestrator.reporting.content import Section

@@ -1,7 +1,5 @@
 """The breakdown of memory and time of the profiled configurations on the Pareto front."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The fastest configuration in each memory budget, and whether a cap check verified it."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """Techniques added one by one to the baseline: each time the one that saves the most memory."""
 
-from __future__ import annotations
-
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.technique_effects import cumulative_steps, useful_micro_batch
 from orchestrator.labels import batch_label

@@ -1,7 +1,5 @@
 """The effect of each technique, from pairs of configurations that differ in it alone."""
 
-from __future__ import annotations
-
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.technique_effects import (
     TechniqueEffect,

@@ -1,7 +1,5 @@
 """The hardware, the driver and the versions with which an environment's figures were measured."""
 
-from __future__ import annotations
-
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.reporting.content import Column, Content, Table
 from orchestrator.units import memory

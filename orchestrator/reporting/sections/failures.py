@@ -1,7 +1,5 @@
 """Trials that did not end ok: a row for each skipping rule, and for each kind of failure."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The gain over the default configuration: the first figure that a reader sees."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 from orchestrator.analysis.dataset import Dataset

@@ -1,7 +1,5 @@
 """The table of the Hugging Face guides, with measurements by the guides' method and by ours."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from orchestrator.analysis.configuration import Configuration

@@ -1,7 +1,5 @@
 """The longest context that trains in each memory budget, for each set of techniques."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from typing import Any
 

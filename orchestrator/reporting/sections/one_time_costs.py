@@ -1,7 +1,5 @@
 """Times that each node spends once, outside the time of any trial."""
 
-from __future__ import annotations
-
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting.content import Column, Content, Format, Row, Table
 

@@ -1,7 +1,5 @@
 """The configurations of the ranked training recipe that no other beats in both memory and speed."""
 
-from __future__ import annotations
-
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.configurations import (

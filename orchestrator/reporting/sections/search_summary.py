@@ -1,7 +1,5 @@
 """The progress of the run, the trials that its search skipped, and notes on machines."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 from typing import Any

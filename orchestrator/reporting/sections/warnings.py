@@ -1,7 +1,5 @@
 """The flags of all trials, which a reader must know to trust the figures: a row for each kind."""
 
-from __future__ import annotations
-
 from jobs.flags import flags_of
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.grouping import grouped

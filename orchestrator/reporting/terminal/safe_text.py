@@ -1,7 +1,5 @@
 """Foreign text for a terminal: characters that would act on it are shown as escapes instead."""
 
-from __future__ import annotations
-
 import codecs
 import re
 import sys

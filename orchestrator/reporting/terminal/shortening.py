@@ -1,7 +1,5 @@
 """Long texts cut between two words."""
 
-from __future__ import annotations
-
 import textwrap
 
 _ELLIPSIS = " …"

@@ -1,7 +1,5 @@
 """The summary printed at the end of a run: short sections, then the paths of the files."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Iterator

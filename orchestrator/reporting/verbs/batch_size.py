@@ -1,7 +1,5 @@
 """A batch-size answer as lines of text; what was not measured is marked as predicted."""
 
-from __future__ import annotations
-
 import math
 import textwrap
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A comparison of two runs as people read it, as Markdown for a pull request, and as JSON."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any

@@ -1,7 +1,5 @@
 """What a sweep will do, in words and as JSON: the output of ``--dry-run``."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from operator import itemgetter

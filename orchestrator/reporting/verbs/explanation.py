@@ -1,7 +1,5 @@
 """An explanation of two trials' difference as people read it: a line for every part of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A recommendation as lines of text, and as plain JSON values."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any

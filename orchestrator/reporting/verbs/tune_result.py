@@ -4,8 +4,6 @@ It is stored when the run is published. A run without the file has the same resu
 is read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from operator import attrgetter

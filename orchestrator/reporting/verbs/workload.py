@@ -1,7 +1,5 @@
 """The time, price and energy that a user's own training takes with a configuration."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any
 
