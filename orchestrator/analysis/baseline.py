@@ -13,10 +13,9 @@ ChoicesAndRecipe = tuple[Mapping[str, Choice], TrainingRecipe]
 def baseline_choices(
     configurations: Sequence[Configuration], asked: Mapping[str, Choice]
 ) -> dict[str, Choice]:
-    """Axis -> the value that other values of this axis are compared with.
+    """Axis -> what its other values are compared with: as asked, else the default, else the first.
 
-    It is the value in ``asked``, else the axis's default, else the first: of those, the first that
-    was measured. An ``effective_batch`` in ``asked`` means an accumulation.
+    It was measured. An ``effective_batch`` in ``asked`` means an accumulation.
     """
     wanted = _wanted(asked)
     chosen: dict[str, Choice] = {}
@@ -32,10 +31,7 @@ def baseline_choices(
 def ranked_recipe(
     candidates: Iterable[ChoicesAndRecipe], asked: Mapping[str, Choice]
 ) -> TrainingRecipe:
-    """The recipe of the candidate that differs from the baseline on the fewest axes of any recipe.
-
-    Of equally near recipes, the one with fewer axes wins.
-    """
+    """The recipe of the candidate that differs from the baseline on the fewest recipes' axes."""
     listed = list(candidates)
     axes = {axis for _, recipe in listed for axis in recipe.by_axis}
     wanted = {axis: str(value) for axis, value in _wanted(asked).items() if axis in axes}

@@ -26,9 +26,9 @@ class BudgetPick:
     other: Configuration | None = None
     """The fastest of all other recipes, if it is faster than ``best``."""
     failed: tuple[Configuration, ...] = ()
-    """Configurations whose peaks fit, but which failed a cap check; the fastest first."""
+    """Their peaks fit, but they failed a cap check; the fastest first."""
     left_out: tuple[Configuration, ...] = ()
-    """Configurations that are faster than ``best``, but have wrong losses; the fastest first."""
+    """They are faster than ``best``, but have wrong losses; the fastest first."""
     contenders: tuple[Configuration, ...] = ()
     """The fastest by the search's measurements, then those whose speeds are too close to it."""
     comparisons: tuple[PairedComparison, ...] = ()
@@ -98,10 +98,7 @@ def _may_be_as_fast(configuration: Configuration, best: Configuration) -> bool:
 
 
 def default_budgets(configurations: Sequence[Configuration]) -> list[int]:
-    """The sizes of GPUs that hold some configuration, up to the first that holds all.
-
-    If all configurations fit on the smallest GPU, powers of two take the place of GPU sizes.
-    """
+    """The sizes of GPUs that hold some configuration, up to the first that holds all."""
     if not configurations:
         return []
     memory = [configuration.memory_bytes for configuration in configurations]

@@ -15,11 +15,10 @@ _CACHE_HITS = ("compile_cache_hits", "inductor_cache_hits")
 
 
 def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, float]:
-    """Compiled trial -> steps until compiling has paid for itself.
+    """Compiled trial -> steps until compiling has paid for itself; infinite if they save no time.
 
-    A trial is listed only if an eager trial has the same other choices. A trial that took code from
-    the node's compile cache does not show what compiling costs. It has no figure, unless its later
-    steps save no time.
+    A trial is listed only if an eager trial has the same other choices, and if it took no code from
+    the node's compile cache, which hides what compiling costs.
     """
     compile_column = axes.get("compile")
     if compile_column is None:

@@ -20,10 +20,9 @@ from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
 MEMORY_COLUMNS = ("device_peak_bytes", "peak_allocated_bytes", "host_peak_resident_bytes")
 """Columns that memory can be compared by, best first: of the device, its tensors, the process."""
 MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
-"""Flags of a row that trained something else than its reference. ``ACCUMULATION_SUSPECT`` is left
-out, because it says something about other rows."""
+"""Flags of a row that trained something else than its reference."""
 BATCH_AXES = ("micro_batch", "accumulation")
-"""The axes that split an effective batch: their product is the effective batch."""
+"""Their product is the effective batch."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -34,8 +33,7 @@ class Configuration:
     """Axis -> value."""
     environment_id: str
     training_recipe: TrainingRecipe
-    """What it is ranked with: the recipe that its techniques declare, else with ``same_losses``
-    another one, whose losses were shown to be the same."""
+    """What it is ranked with: what its techniques declare, or with ``same_losses`` another one."""
     memory_bytes: int
     samples_per_second: float
     row: Row = field(repr=False)
@@ -75,7 +73,7 @@ class Configuration:
     def gradient_bytes(self) -> int | None:
         """Bytes of the gradients that accumulation keeps between passes; None if unknown.
 
-        One per trained parameter, in its data type. DeepSpeed accumulates in 32 bits, whatever it.
+        One per trained parameter, in its data type; DeepSpeed accumulates in 32 bits.
         """
         count = self.row.get("parameters_trainable")
         named = str(self.row.get("parameter_dtypes") or "")
@@ -124,14 +122,11 @@ class Configuration:
 
 
 def configurations(
-    rows: Iterable[Row],
-    axes: Mapping[str, str],
-    checks: Mapping[str, LossCheck] | None = None,
+    rows: Iterable[Row], axes: Mapping[str, str], checks: Mapping[str, LossCheck] | None = None
 ) -> tuple[Configuration, ...]:
     """The configurations of the search's ok rows, with repeats combined, by environment.
 
-    ``axes`` maps an axis to its column, and ``checks`` a trial to its loss check. Rows without a
-    memory or a speed above zero are left out.
+    ``axes`` maps an axis to its column, and ``checks`` a trial to its loss check.
     """
     ok = [row for row in rows if row["outcome"] == Outcome.OK and is_of_the_search(row)]
     combined: list[Configuration] = []
@@ -175,7 +170,7 @@ def memory_column(rows: Sequence[Row]) -> str:
 def whole_memory(row: Row, column: str) -> float:
     """The memory by ``column`` with that of evaluations and checkpoints, if they were measured.
 
-    The peak of the whole GPU is assumed to grow as much as the memory that the allocator reserves.
+    The whole GPU's peak is assumed to grow as much as the memory that the allocator reserves.
     """
     memory = float(row[column])
     if column == "host_peak_resident_bytes":
@@ -191,14 +186,10 @@ def whole_memory(row: Row, column: str) -> float:
 
 
 def _combined(
-    repeats: Sequence[Row],
-    axes: Mapping[str, str],
-    column: str,
-    checks: Mapping[str, LossCheck],
+    repeats: Sequence[Row], axes: Mapping[str, str], column: str, checks: Mapping[str, LossCheck]
 ) -> Configuration:
     first = repeats[0]
-    # A median speed is robust against one repeat that waited for the host; memory has to fit in
-    # every repeat, so the largest counts.
+    # One repeat that waited for the host does not move a median. Memory has to fit in every repeat.
     return Configuration(
         choices=choices_of(first, axes),
         environment_id=first["environment_id"],

@@ -161,10 +161,7 @@ def _set_loss_flags(rows: Iterable[dict[str, Any]], checks: Mapping[str, LossChe
 
 
 def _results(
-    table: TrialTable,
-    measured: Sequence[Configuration],
-    wanted: TrainingRecipe,
-    losses: Losses,
+    table: TrialTable, measured: Sequence[Configuration], wanted: TrainingRecipe, losses: Losses
 ) -> EnvironmentResults:
     # If the baseline's recipe has no row that ended ok, the nearest measured recipe is ranked.
     recipe = wanted

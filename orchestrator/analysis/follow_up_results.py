@@ -63,10 +63,8 @@ def cap_checks(rows: Iterable[Row]) -> tuple[CapCheck, ...]:
 def decisive_check(
     checks: Iterable[CapCheck], trial_ids: Sequence[str], budget_bytes: float
 ) -> CapCheck | None:
-    """The check that settles whether a configuration fits a budget; None if no check does.
-
-    What fits under a cap fits under every larger one, and what fails under every smaller one.
-    """
+    """The check that settles whether a configuration fits a budget; None if no check does."""
+    # What fits under a cap fits under every larger one, and what fails under every smaller one.
     own = [check for check in checks if check.follows_trial in trial_ids]
     failing = [check for check in own if check.fails and check.budget_bytes >= budget_bytes]
     fitting = [check for check in own if check.fits and check.budget_bytes <= budget_bytes]

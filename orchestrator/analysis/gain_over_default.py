@@ -17,7 +17,6 @@ class Gain:
     default: Offer
     """The default techniques at the candidate's effective batch if that is known, else the baseline
     itself, else the default techniques at their fastest batch."""
-    candidate: Offer
     speed_ratio: float
     """Samples per second, divided by the default's."""
     memory_ratio: float
@@ -59,7 +58,6 @@ class Defaults:
         half_width = difference_error(before.speed_error, after.speed_error).half_width95
         return Gain(
             default=default,
-            candidate=candidate,
             speed_ratio=speed_ratio,
             memory_ratio=candidate.memory_bytes / default.memory_bytes,
             is_default=default.measured.trial_ids == candidate.measured.trial_ids,
@@ -70,10 +68,8 @@ class Defaults:
 
 def has_default_techniques(results: EnvironmentResults, configuration: Configuration) -> bool:
     """Whether a configuration differs from the baseline in its batch alone."""
-    return all(
-        axis in BATCH_AXES or value == results.baseline[axis]
-        for axis, value in configuration.choices.items()
-    )
+    choices = configuration.choices.items()
+    return all(own == results.baseline[axis] for axis, own in choices if axis not in BATCH_AXES)
 
 
 def _fastest(listed: Iterable[Offer]) -> Offer | None:

@@ -16,8 +16,8 @@ Scores = tuple[float, ...]
 def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tuple[T, ...]:
     """The items that no other beats, the best on the first objective first.
 
-    One item beats another if it is no worse on any objective and better on one. So two equal items
-    are either both on the front, or both not. Items without a figure are left out.
+    One item beats another if it is no worse on any objective and better on one. Items without a
+    figure are left out.
     """
     scored = [(tuple(objective(item) for objective in objectives), item) for item in items]
     # In this order an item can beat only those that come later.
@@ -25,8 +25,7 @@ def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tupl
     scored.sort(key=operator.itemgetter(0), reverse=True)
     front: list[tuple[Scores, T]] = []
     for scores, item in scored:
-        # With two objectives, the last item of the front is the best so far on the second. If it
-        # does not beat the new item, no earlier one does.
+        # With two objectives, the last item of the front is the best so far on the second.
         rivals = front[-1:] if len(objectives) <= 2 else front
         if not any(_beats(rival, scores) for rival, _ in rivals):
             front.append((scores, item))

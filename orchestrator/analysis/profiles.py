@@ -18,7 +18,7 @@ MEMORY_LAYERS: Mapping[str, str] = {
     "context and libraries": "device_peak_bytes",
 }
 """Part of a device's peak memory -> its column, from the innermost part to the outermost. The last
-three columns are peaks. Each peak includes all parts before it."""
+three are peaks, which include all parts before them."""
 
 
 def anatomy_of(run: Dataset, trial_ids: Sequence[str], row: Row) -> Anatomy | None:
@@ -42,13 +42,11 @@ def _at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
         return anatomy
     operations = anatomy.values("operations").items()
     busy = sum(duration for name, duration in operations if name != IDLE)
-    # Idle is the part of the step in which no kernel runs. Kernels of a profiled step may take
-    # longer than a whole step without the profiler.
+    # Kernels of a profiled step may take longer than a whole step without the profiler.
     figures = {("operations", IDLE): max(0.0, seconds - busy)}
     efficiency = anatomy.values("efficiency")
     if efficiency.get("rate"):
-        # The floating-point operations of a step are the same at any speed. MFU is the rate
-        # divided by the device's peak, so both change by the same factor.
+        # The operations of a step are the same at any speed, so rate and MFU change alike.
         rate = efficiency["model flop"] / seconds
         figures["efficiency", "rate"] = rate
         figures["efficiency", "MFU"] = efficiency.get("MFU", 0.0) * rate / efficiency["rate"]

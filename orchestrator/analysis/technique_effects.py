@@ -39,8 +39,8 @@ def useful_micro_batch(
 ) -> int | None:
     """The smallest micro-batch at which the baseline is nearly as fast as at its best micro-batch.
 
-    None if the baseline's techniques were not measured. The report states effects at this
-    micro-batch. With a micro-batch of 1 a GPU mostly waits, so a faster technique would not show.
+    None if the baseline's techniques were not measured. With smaller micro-batches a GPU mostly
+    waits, so a faster technique would not show.
     """
     speeds: dict[int, float] = {}
     for configuration in configurations:
@@ -59,9 +59,8 @@ def technique_effects(
 ) -> tuple[TechniqueEffect, ...]:
     """For each axis and value, the median ratios over the pairs that differ on that axis alone.
 
-    With a ``micro_batch``, techniques are compared at this micro-batch. If no pair has it, the next
-    smaller one that a pair has is used. The axes ``micro_batch`` and ``accumulation`` are compared
-    over all pairs.
+    With a ``micro_batch``, techniques are compared at this one, or the next smaller that a pair
+    has; the axes ``micro_batch`` and ``accumulation`` always over all pairs.
     """
     effects: list[TechniqueEffect] = []
     for axis, default in baseline.items():
@@ -114,8 +113,7 @@ def _pairs_by_value(
 
 
 def _other_choices(configuration: Configuration, axis: str) -> tuple[object, ...]:
-    # A pair may differ in the axis alone. Accumulations are compared at equal effective batch, so
-    # the micro-batch may differ as well.
+    # Accumulations are compared at equal effective batch, so the micro-batch may differ as well.
     is_accumulation = axis == "accumulation"
     left_out = BATCH_AXES if is_accumulation else (axis,)
     others = (value for name, value in configuration.choices.items() if name not in left_out)
@@ -128,9 +126,8 @@ def cumulative_steps(
 ) -> list[Step]:
     """Adds one technique after another to the baseline, as the tables of guides do.
 
-    Each step adds the technique that needs the least memory. Techniques that change the training
-    come last. The effective batch stays the same. Empty if the baseline was not measured, or if no
-    technique was added to it.
+    Each step adds the one with the least memory at equal effective batch; those that change the
+    training come last. Empty if the baseline was not measured, or nothing was added to it.
     """
     start = next((each for each in configurations if not _moved_axes(each, baseline)), None)
     if start is None:
@@ -147,9 +144,7 @@ def _moved_axes(configuration: Configuration, baseline: Mapping[str, Choice]) ->
 
 
 def _next(
-    configurations: Sequence[Configuration],
-    baseline: Mapping[str, Choice],
-    added: Sequence[Step],
+    configurations: Sequence[Configuration], baseline: Mapping[str, Choice], added: Sequence[Step]
 ) -> Step | None:
     (_, start), (_, last) = added[0], added[-1]
     moved = [axis for axis, _ in added[1:]]

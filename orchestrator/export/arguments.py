@@ -26,11 +26,10 @@ def with_batch(spec: TrialSpec, micro_batch: int, accumulation: int) -> TrialSpe
 
 
 def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
-    """The trial's training arguments for ``epochs`` epochs.
+    """The trial's training arguments for ``epochs`` epochs, with evaluation and saving.
 
     Arguments that transformers 5.23 renamed have their older names, which all versions accept.
-    Evaluation and saving were off in the trial, and are on in the exported training. Raises
-    NotExportableError if ``TrainingArguments`` does not have an argument.
+    Raises NotExportableError if ``TrainingArguments`` does not have an argument.
     """
     arguments = {
         **trl_arguments(spec),
@@ -41,7 +40,7 @@ def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
         "report_to": "none",
         "gradient_accumulation_steps": spec.accumulation,
         "per_device_eval_batch_size": _evaluation_batch(spec),
-        # Evaluate and save after every tenth of all steps. Keep two checkpoints.
+        # After every tenth of all steps.
         "eval_strategy": "steps",
         "eval_steps": 0.1,
         "save_strategy": "steps",

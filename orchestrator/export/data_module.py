@@ -1,7 +1,6 @@
 """Makes measured_data.py, one file that reads the user's data as trials do.
 
-The file joins the source of the modules with which trials read data. So the exported training makes
-the same rows from texts, chats, prompts with completions, or names of classes.
+It joins the source of the modules with which trials read data, so its rows are the same.
 """
 
 import ast
@@ -14,7 +13,7 @@ from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.source_lifting import defined_names
 
 FILE_NAME = "measured_data.py"
-"""Name of the file. It is in the folder of train.py, which imports it."""
+"""It is in the folder of train.py, which imports it."""
 _MODULES = (
     "data_files.py",
     "spec/model_and_data.py",

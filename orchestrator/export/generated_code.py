@@ -1,7 +1,7 @@
 """Turns values of a spec into code. Every value in an exported file passes through this module.
 
-A spec may come from a stranger's run folder. So every value becomes a literal, every name is
-checked or taken from a list, and text for people stays on one line.
+A spec may come from a stranger, so every value becomes a literal, every name is checked or taken
+from a list, and text for people stays on one line.
 """
 
 import keyword
@@ -19,8 +19,7 @@ class NotExportableError(ValueError):
     """A row cannot be exported. The message says why, and has no control characters."""
 
     def __init__(self, text: str) -> None:
-        # The message may contain names from a stranger's run. Control characters in such a name
-        # would act on the terminal.
+        # Control characters in a name of a stranger's run would act on the terminal.
         super().__init__("".join(map(_printable, text)))
 
 
@@ -31,11 +30,7 @@ class Code(str):
 
 
 def literal(value: Any) -> Code:
-    """A plain value as a Python literal.
-
-    None, booleans, finite numbers, texts, and lists and mappings of these are plain. Raises
-    NotExportableError for any other value.
-    """
+    """A plain value as a Python literal. Raises NotExportableError for any other, as below."""
     check_plain(value)
     text = repr(value)
     # Use double quotes, as formatters do, unless a text contains a quote itself.
@@ -47,7 +42,8 @@ def literal(value: Any) -> Code:
 def check_plain(value: Any) -> None:
     """Raises NotExportableError for a value that has no certain literal in Python, JSON and YAML.
 
-    Exact types are compared: a subclass of ``str`` may have any ``repr``.
+    None, booleans, finite numbers, texts, and lists and mappings of these have one. Exact types are
+    compared: a subclass of ``str`` may have any ``repr``.
     """
     if value is None or type(value) in (bool, int):
         return
@@ -70,10 +66,7 @@ def check_plain(value: Any) -> None:
 
 
 def known(text: str, names: Iterable[str], what: str) -> Code:
-    """The text as code, if it is one of ``names``.
-
-    Raises NotExportableError for any other text. ``what`` describes the names in its message.
-    """
+    """The text as code. Raises NotExportableError if it is none of ``names``: ``what`` they are."""
     for candidate in names:
         if text == candidate:
             # Return the object of the list. ``text`` could be of a subclass that compares equal.
@@ -104,10 +97,7 @@ def keyword_argument(key: str, value: Code) -> Code:
 
 
 def arguments(parts: Sequence[Code]) -> Code:
-    """The arguments of a call as code, on one line each if they are long together.
-
-    Raises NotExportableError if a keyword is given twice.
-    """
+    """The arguments of a call. Raises NotExportableError if a keyword is given twice."""
     # A positional argument is its own name.
     names = [part.partition("=")[0] for part in parts]
     if len(set(names)) < len(names):

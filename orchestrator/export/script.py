@@ -31,15 +31,14 @@ _LOOPS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
     trl_code.SFT: ("trl_sft", "trl.SFTConfig", ("rows", "arguments", "batching")),
     trl_code.PREFERENCE: ("trl_preference", "trl.DPOConfig", ("preferences", "arguments")),
 }
-"""Name of a loop's hook -> the loop in the templates, the class of its arguments, and the places
-whose work the loop does itself."""
+"""A loop's hook -> the loop in the templates, the class of its arguments, and the places whose work
+the loop does itself."""
 
 
 def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) -> str:
     """The text of train.py. It prints its peak memory beside ``peak_bytes``, the row's peak.
 
-    Raises NotExportableError if the code of a hook cannot stand alone, or if a value is not a plain
-    literal.
+    Raises NotExportableError if a hook's code cannot stand alone, or a value is no plain literal.
     """
     return _render(
         "train.py.j2",
@@ -84,7 +83,6 @@ def _render(template: str, context: Mapping[str, Any]) -> str:
 
 @functools.cache
 def _templates() -> jinja2.Environment:
-    """The templates of the exported files, compiled once for a process."""
     return jinja2.Environment(
         loader=jinja2.PackageLoader("orchestrator.export", ""),
         trim_blocks=True,

@@ -21,10 +21,9 @@ from orchestrator.storage.tables.rows import Row
 def source_trial(dataset: Dataset, row: Row) -> tuple[TrialSpec, bool]:
     """The trial that a row of a data set was measured from, and whether it certainly is.
 
-    If there is no record, the trial is planned again from the table's config and the row's
-    choices. If it then has the trial id of the row, it is the measured trial. Tables of an earlier
-    definition of the id have today's in a column of its own. Raises NotExportableError if the
-    config does not have all that is needed.
+    Without a record, it is planned again from the table's config and the row's choices, and is the
+    measured one if it has the row's trial id. (Tables of an earlier definition of the id have
+    today's in a column of its own.) Raises NotExportableError if the config lacks something.
     """
     # A record holds exactly what ran.
     trial_id = row["trial_id"]

@@ -16,8 +16,7 @@ PREFERENCE = "trl_preference_loop"
 def trl_arguments(spec: TrialSpec) -> dict[str, Any]:
     """Fields of the loop's configuration class; empty for a loop that is not TRL's.
 
-    The trial's arguments replace those fields that are also fields of ``TrainingArguments``. Raises
-    NotExportableError for a parameter that no trial may set.
+    Raises NotExportableError for a parameter that no trial may set.
     """
     loop = hook_name(spec, "loop")
     if loop not in (SFT, PREFERENCE):

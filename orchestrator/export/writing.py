@@ -49,9 +49,8 @@ def export(
 ) -> tuple[Path, ...]:
     """Write the files to train as the trial ``spec`` to ``folder``. Returns their paths.
 
-    ``versions`` are those of the packages that it was measured with. A folder that holds files is
-    refused unless ``force``, which replaces files of the same names. Raises NotExportableError or
-    FileExistsError before it writes anything.
+    ``versions`` are those of the packages that it was measured with; ``force`` replaces files of
+    the same names. Raises NotExportableError or FileExistsError before it writes anything.
     """
     refuse_used_folder(folder, force=force)
     _refuse_secrets(spec)
@@ -83,8 +82,7 @@ def _training_files(
 ) -> dict[str, str]:
     texts = _settings_files(spec, epochs)
     texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
-    # Random images with texts have a layout for each family, and random pairs a length for each
-    # answer.
+    # Random images with texts have a layout for each family, random pairs a length for each answer.
     has_own_form = spec.model.task == "image-text-to-text" or "preferences" in spec.settings.hooks
     if spec.data.file is not None or has_own_form:
         texts[FILE_NAME] = data_module()
@@ -94,7 +92,7 @@ def _training_files(
 def _written(texts: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
     folder.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
-        # Write another file and rename it. So a link of that name is replaced and not followed.
+        # Written beside, so that a link of that name is replaced and not followed.
         with written_beside(folder / name) as partial:
             partial.write_text(text, encoding="utf-8")
     return tuple(folder / name for name in texts)
@@ -127,12 +125,9 @@ def export_candidate(
 ) -> tuple[Path, ...]:
     """Write the files to train a candidate with. Returns their paths.
 
-    ``epochs`` and the seed are those of the user's training arguments, if they have them; otherwise
-    one epoch, and the seed of the measurement. The README names the other arguments that no trial
-    used.
-
-    Raises NotExportableError if its losses do not match the reference's, or if it is not known how
-    its row ran. Raises FileExistsError if ``folder`` holds files and ``force`` is not given.
+    ``epochs`` and the seed are those of the user's training arguments, otherwise one epoch, and the
+    seed of the measurement. Raises NotExportableError if its losses do not match the reference's,
+    or if it is not known how its row ran; FileExistsError if ``folder`` holds files.
     """
     _refuse_wrong_losses(dataset, candidate.configuration)
     row = candidate.measured.row

@@ -31,8 +31,6 @@ LOSS_STATES: Mapping[CheckState, str] = {
     CheckState.NOT_CHECKED: "not checked",
     CheckState.REFERENCE: "the reference",
 }
-"""What is known of a configuration's losses, in words."""
-
 MEMORY_MEANS: Mapping[str, str] = {
     "device_peak_bytes": "peak of the whole GPU as NVML reports it, CUDA context included",
     "peak_allocated_bytes": "peak of the bytes in tensors, without CUDA context and fragmentation",
@@ -54,8 +52,7 @@ def row_of(
     dataset: Dataset, results: EnvironmentResults, configuration: Configuration
 ) -> dict[str, Any]:
     """A configuration as plain values: label, figures, marks and what identifies it."""
-    # Tokens a second say more than samples a second if the length of samples varies, or if the
-    # model is a language model.
+    # Tokens a second say more if the length of samples varies, or of a language model.
     task = str((dataset.run.config.get("model") or {}).get("task", ""))
     varies = {"sequence_length", "batching"}.intersection(dataset.varying_axes)
     says_more = varies or task.endswith("-lm")

@@ -154,7 +154,6 @@ class Section:
     of_environments: bool = False
     """Whether it is about each environment that the run was measured in, or the whole run."""
     terminal_rows: int = 0
-    """How many rows of each table a terminal shows; 0: the terminal leaves the section out.
-    Markdown and JSON have all rows of every section."""
+    """How many rows of each table a terminal shows; 0: the terminal leaves the section out."""
     on_page: bool = True
     """Whether report.html shows its tables; it has interactive views in place of some."""

@@ -119,12 +119,10 @@ WORDINGS: Mapping[FlagKind, Wording] = {
         without_value="another row of this loop does not match its reference with accumulation",
     ),
     FlagKind.CANNOT_EVALUATE: Wording(
-        heading="cannot evaluate",
-        without_value="evaluating failed: the trial's log says why",
+        heading="cannot evaluate", without_value="evaluating failed: the trial's log says why"
     ),
     FlagKind.CANNOT_SAVE: Wording(
-        heading="cannot save",
-        without_value="saving a checkpoint failed: the trial's log says why",
+        heading="cannot save", without_value="saving a checkpoint failed: the trial's log says why"
     ),
     FlagKind.NOT_QUANTIZED: Wording(
         heading="not quantized",

@@ -29,10 +29,9 @@ if TYPE_CHECKING:
 def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:
     """Write tables and pages, each under a temporary name first; the report names the files.
 
-    A file that cannot be made is named in ``Report.unwritten``, because what was measured is worth
-    more than any of them. Raises FileNotFoundError if the folder holds neither records nor a table,
-    UnreadableRunError on a damaged file. With ``keeps_rows``, FewerRowsError if the present table
-    has rows that have no record.
+    What cannot be made is named in ``Report.unwritten``. Raises FileNotFoundError if the folder
+    holds neither records nor a table, UnreadableRunError on a damaged file; with ``keeps_rows``,
+    FewerRowsError if the present table has rows that have no record.
     """
     contents = read_run_folder(run_folder)
     if contents.records and keeps_rows:

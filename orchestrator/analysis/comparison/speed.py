@@ -1,9 +1,7 @@
 """Changes of speed that are larger than the differences between two equal runs.
 
-Three tests are made on the GPU-bound rows: of all rows together, of each technique against all
-other rows, and of each single configuration. Many rows together show a small change that no single
-row can show.
-
+Three tests are made on the GPU-bound rows: of all rows together, which shows a small change that no
+single row can show, of each technique against all other rows, and of each single configuration.
 Recorded repeats show by how much equal runs differ (``orchestrator.analysis.repeatability``). Each
 test has a false-alarm rate of 1 %, so two equal runs show a change in about 3 of 100 comparisons.
 """
@@ -40,11 +38,7 @@ def smallest_visible(gpu_bound: Sequence[Pair], judged: int) -> float | None:
 
 
 def single_changes(before: Dataset, pairs: Sequence[Pair]) -> Iterator[Change]:
-    """Configurations that changed, by the step-up procedure of Benjamini and Hochberg (1995).
-
-    Each row is tested at the false-alarm rate times the share of rows that change, until that share
-    is stable.
-    """
+    """Configurations that changed, by the step-up procedure of Benjamini and Hochberg (1995)."""
     changed = list(pairs)
     risk = FALSE_ALARM
     while changed:
@@ -118,9 +112,7 @@ def technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
 
 
 def _weighted_mean(pairs: Sequence[Pair]) -> tuple[float, float]:
-    """Mean log speed ratio, weighted by the inverse variances, and its standard error."""
-    # The mean with the smallest variance weighs each value by its inverse variance. The inverse
-    # of the sum of the weights is then the variance of the mean.
+    """Mean log speed ratio, weighted by the inverse variances, which makes its error smallest."""
     weights = [_error(pair).standard_error ** -2 for pair in pairs]
     ratios = [log_speed_ratio(pair) for pair in pairs]
     total = sum(weights)

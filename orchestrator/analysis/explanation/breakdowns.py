@@ -24,7 +24,6 @@ def time_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown:
 
     With anatomies the parts are kinds of operations, and the rest is time without a kernel.
     """
-    # A speed cannot be split into parts that add up. The seconds per sample can.
     totals = [1 / row["samples_per_second"] for row in rows]
     # A profile of the kernels says more than the table; it counts if both trials have one.
     if anatomies is not None:
@@ -69,12 +68,11 @@ def memory_breakdown(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies)
 def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, float | None]:
     """Busy time of the profiled step, divided by the time of a counted step.
 
-    A profile that is slower shows other shares of the time than an unprofiled step. None if it is
-    nearly as fast, or if a trial was not profiled.
+    The profiler slowed such a step, so it shows other shares of the time. None if it is nearly as
+    fast, or if a trial was not profiled.
     """
     if anatomies is None:
         return None, None
-    # A step that is busy for longer than a counted step takes was slowed by the profiler.
     factors = [
         sum(_busy(anatomy).values()) * row["samples_per_second"] / row["effective_batch"]
         for anatomy, row in zip(anatomies, rows, strict=True)

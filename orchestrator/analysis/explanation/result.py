@@ -84,12 +84,11 @@ class Explanation:
     """The axes on which they differ."""
     seconds_per_sample: Breakdown
     module_seconds: Breakdown | None
-    """Seconds of forward and backward pass, by class of module. None unless both were profiled."""
+    """Of forward and backward pass, by class of module. None unless both were profiled."""
     memory_bytes: Breakdown
     losses: LossCurves | None
     runtime: tuple[Difference, ...]
     """What ran differently."""
     recipes: tuple[TrainingRecipe, TrainingRecipe]
     slower_profiles: tuple[float | None, float | None]
-    """For each trial: busy time of the profiled step, divided by the time of a counted step. None
-    if the factor is 1.05 or less."""
+    """Busy time of the profiled step, divided by that of a counted one; None if at most 1.05."""

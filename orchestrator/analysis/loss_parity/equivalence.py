@@ -94,9 +94,7 @@ def equivalent_recipes(
 
 
 def _pairs(
-    members: Iterable[Configuration],
-    references: Iterable[Configuration],
-    differing: frozenset[str],
+    members: Iterable[Configuration], references: Iterable[Configuration], differing: frozenset[str]
 ) -> Iterator[tuple[Configuration, Configuration]]:
     def other_choices(own: Configuration) -> frozenset[object]:
         # As text, because tables hold choices as text.

@@ -1,8 +1,7 @@
 """Checks the losses of every row against those of its references.
 
-The reference of a group is the *plainest* row: the one with the fewest choices that are not
-defaults. Two rows have the *same draws* if they draw the same random numbers, and compute in the
-same order and precision.
+The reference of a group is the *plainest* row: that with the fewest choices that are no defaults.
+Rows have the *same draws* if random numbers, order of computation and precision are the same.
 """
 
 import math
@@ -45,11 +44,9 @@ class LossCheck:
 
     state: CheckState
     steps: int = 0
-    """How many steps the last comparison covers; 0 if there was none."""
+    """Of the last comparison; 0 if there was none."""
     bound: float | None = None
     """Every relative difference beyond this is detected; None if nothing was compared."""
-    reference_id: str = ""
-    """The reference of the comparison that decided; empty if there was none."""
     flag: Flag | None = None
     """Why the losses are wrong; set only for a mismatch."""
 
@@ -133,7 +130,6 @@ class _Checker:
             state=state_of(windows),
             steps=windows[-1].end,
             bound=max(window.bound for window in windows),
-            reference_id=reference["trial_id"],
             flag=flag,
         )
 
@@ -147,8 +143,8 @@ class _Checker:
     def _of_group(self, row: Row) -> Row | None:
         """The plainest row of the same recipe and effective batch.
 
-        If every row of this group accumulates, a neighbouring group without accumulation serves:
-        the same recipe at the nearest other batch, else another recipe at the same batch.
+        If all of these accumulate, a row without accumulation serves: of the same recipe at the
+        nearest other batch, else of another recipe at the same batch.
         """
         recipe, batch = _group(row)
         plainest = self._plainest_of_group.get((recipe, batch))
@@ -178,11 +174,7 @@ def _draws(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
 
 
 def compared(
-    row: Row,
-    reference: Row,
-    own: Sequence[float],
-    others: Sequence[float],
-    axes: Mapping[str, str],
+    row: Row, reference: Row, own: Sequence[float], others: Sequence[float], axes: Mapping[str, str]
 ) -> tuple[LossWindow, ...]:
     """Compares the losses of a row, ``own``, with those of a reference, ``others``.
 

@@ -19,8 +19,8 @@ LESS_MEMORY = 0.8
 REACH = 1.5
 """Batches up to this many times larger or smaller count as near."""
 WORTH_ANOTHER_BATCH = 0.10
-"""Another batch changes the training, so it is offered only for a gain above this. It is the
-nearest batch on its side, below or above, to within the same share of the best there."""
+"""Another batch changes the training, so it is offered only for a gain above this; the nearest one
+on its side, below or above, to within the same share of the best there."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,8 +28,8 @@ class Alternative:
     """A candidate that another constraint would allow, or that is nearly as good."""
 
     constraint: str
-    """The constraint that was loosened: memory, effective_batch or recipe; or "less memory": nearly
-    as good, but much smaller; or "nearby batch": much faster at a near effective batch."""
+    """What was loosened: memory, effective_batch or recipe; or "less memory": nearly as good, but
+    much smaller; or "nearby batch": much faster at a near effective batch."""
     candidate: Offer
     ratio: float | None
     """The candidate's figure divided by the best's; None without a best."""
@@ -184,7 +184,6 @@ def _first_good(side: Sequence[Alternative], constraints: Constraints) -> Sequen
     """The first that is nearly as good as the best of them; empty if there is none."""
     scores = [constraints.score(batch.candidate) for batch in side]
     most = max(scores, default=0.0)
-    # If less is better, scores are negative. So the share is taken of the absolute value.
     floor = most - WORTH_ANOTHER_BATCH * abs(most)
     return [batch for batch, score in zip(side, scores, strict=True) if score >= floor][:1]
 
@@ -219,5 +218,4 @@ def _near(configurations: Iterable[Configuration], wanted: int) -> list[int]:
         below = wanted // micro_batch * micro_batch
         batches |= {below, below + micro_batch, configuration.effective_batch}
     batches.discard(wanted)
-    # The limits are ratios: two thirds of the wanted batch is as near as one and a half times it.
     return [batch for batch in sorted(batches) if wanted / REACH <= batch <= wanted * REACH]

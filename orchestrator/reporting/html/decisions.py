@@ -19,14 +19,12 @@ from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.sections.headline import comparison, headline
 
 MAX_RANKED = 100_000
-"""Candidates that a page ranks in all; it holds no answer to questions beyond them. A typical run
-ranks a tenth of it."""
+"""Candidates that a page ranks in all. A typical run ranks a tenth of it."""
 MAX_BATCHES = 16
 _ANY_PRICE = 1.0
 """The order by cost does not depend on the price."""
 Query = tuple[str, int | None, TrainingRecipe | None]
-"""What the page's controls ask: objective, effective batch, and the recipe that is ranked (None:
-all together)."""
+"""Objective, effective batch, and the recipe that is ranked (None: all together)."""
 
 
 def key_of(query: Query, recipes: Sequence[TrainingRecipe]) -> str:
@@ -47,8 +45,8 @@ def decisions(
     """``steps``: query -> its decisions by rising memory budget, as (least bytes, candidate).
 
     ``candidates`` holds what the steps' second numbers stand for, each once. For a budget the last
-    decision counts whose least bytes are not above it; below the first, nothing fits. ``recipes``
-    and ``index_of`` number recipes and trials. Queries that the page has no room for are left out.
+    decision counts whose least bytes are not above it. ``recipes`` and ``index_of`` number recipes
+    and trials. Queries that the page has no room for are left out.
     """
     steps: dict[str, list[tuple[int, int]]] = {}
     numbers: dict[str, int] = {}
@@ -98,23 +96,17 @@ def _queries(results: EnvironmentResults) -> Iterator[Query]:
 
 
 def offered_batches(results: EnvironmentResults) -> list[int]:
-    """Effective batches that the page offers: those measured, and powers of two above them.
-
-    The latter can be reached by accumulation.
-    """
+    """Effective batches that the page offers: those measured, and powers of two above them."""
     measured = sorted({own.effective_batch for own in results.configurations})
     # Every n-th if there are very many, rounded up.
     batches = measured[:: -(-len(measured) // MAX_BATCHES)]
-    # Above what was measured, powers of two are what people ask for.
+    # Reached by accumulation.
     powers = [2**exponent for exponent in range(11) if 2**exponent > measured[-1]]
     return [*batches, *powers][: max(MAX_BATCHES, len(batches))]
 
 
 def plain_decision(
-    dataset: Dataset,
-    results: EnvironmentResults,
-    candidate: Offer,
-    defaults: Defaults,
+    dataset: Dataset, results: EnvironmentResults, candidate: Offer, defaults: Defaults
 ) -> dict[str, Any]:
     """A candidate as the page shows it: its label, figures, notes, and gain over the default."""
     configuration = candidate.configuration

@@ -34,9 +34,8 @@ def anatomies(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, Any]:
 
 
 def plain_anatomy(anatomy: Anatomy) -> dict[str, Any]:
-    """Each part as (name, value) pairs, two ratios as text, the rules of thumb, the timeline.
-
-    A rule is a list: name, measured value, expected value, unit, and 1 if the rule held, else 0.
+    """Each part as (name, value) pairs, two ratios as text, the timeline, and the rules of thumb:
+    name, measured value, expected value, unit, and whether it held.
     """
     parts: dict[str, Any] = {}
     for part in _PARTS:

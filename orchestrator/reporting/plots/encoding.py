@@ -10,13 +10,10 @@ from orchestrator.reporting.plots.style import MARKERS
 
 
 def encoded_axes(dataset: Dataset, results: EnvironmentResults) -> tuple[str | None, str | None]:
-    """The axes for colours and for markers: preferred axes first, then names before numbers.
-
-    An axis needs 2 to 8 values, so that its signs can be distinguished.
-    """
+    """The axes for colours and for markers: preferred axes first, then names before numbers."""
     values = {axis: values_of(axis, results.configurations) for axis in dataset.varying_axes}
     fitting = [axis for axis in values if 2 <= len(values[axis]) <= len(MARKERS)]
-    # Colour separates names better than it separates sizes.
+    # Signs of more values are hard to distinguish, and colours of sizes harder than those of names.
     fitting.sort(key=lambda axis: all(isinstance(own, (int, float)) for own in values[axis]))
     colour = _first_of(("precision", "optimizer", *fitting), fitting)
     left = [axis for axis in fitting if axis != colour]

@@ -27,12 +27,7 @@ class Label:
 def labelled(
     front: Sequence[Configuration], wanted: Sequence[Configuration]
 ) -> list[Configuration]:
-    """The few configurations of a front to name, most important first.
-
-    First come the two ends of the front, then those ``wanted``. Each further one is the
-    configuration with the largest distance to all labelled ones.
-    """
-    # The fastest, the one with the least memory, and what the caller wants, each once.
+    """The few configurations of a front to name: its ends, those ``wanted``, then others."""
     by_trials = {item.trial_ids: item for item in (*front[-1:], *front[:1], *wanted)}
     chosen = list(by_trials.values())[:MAX_LABELS]
     while len(chosen) < MAX_LABELS:

@@ -23,8 +23,8 @@ _DOTS_PER_INCH = 160
 def colours_of(values: Sequence[Choice]) -> list[str]:
     """A colour for each value of an axis, the same in every picture and page.
 
-    If all values are numbers, and there are more than two, larger ones are lighter. Other values
-    have the colours of the palette, or evenly different hues if the palette has too few.
+    Of more than two numbers, larger ones are lighter. Other values have the colours of the palette,
+    then different hues.
     """
     last = len(values) - 1
     if last > 1 and all(isinstance(value, (int, float)) for value in values):

@@ -16,8 +16,7 @@ _SAME = 0.05
 def make(dataset: Dataset) -> Content | None:
     """A sentence with the gain of the pick, in the smallest budget that the default fits, too.
 
-    Without such a budget, it is about the smallest budget that anything fits. Without budgets, it
-    is about the fastest configuration of all.
+    Without such a budget, in the smallest that anything fits; without budgets, of all.
     """
     compared = list(_compared(dataset))
     results = dataset.main
@@ -59,10 +58,7 @@ def _default_fits(compared: tuple[int | None, Offer, Gain]) -> bool:
 
 
 def first_budget(dataset: Dataset) -> int | None:
-    """The smallest budget of the run, in bytes, that any configuration fits.
-
-    If nothing fits any of them, the smallest. None if the run names none.
-    """
+    """The run's smallest budget in bytes that anything fits, if any; None if it names none."""
     named = sorted(dataset.run.budgets)
     if dataset.main is not None:
         ranking = dataset.main.rankings.under(Constraints())

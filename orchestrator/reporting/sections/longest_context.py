@@ -93,10 +93,7 @@ def to_json(
 
 
 def _row(
-    dataset: Dataset,
-    results: EnvironmentResults,
-    context: LongestContext,
-    memory_bytes: int | None,
+    dataset: Dataset, results: EnvironmentResults, context: LongestContext, memory_bytes: int | None
 ) -> dict[str, Any]:
     return {
         **row_of(dataset, results, context.configuration),

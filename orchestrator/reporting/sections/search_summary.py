@@ -87,8 +87,7 @@ def certainty(result: BudgetResult) -> str:
         return "nothing measured fits; whether anything does is not known"
     if at_most is None or not math.isfinite(at_most):
         return "how much faster the unmeasured configurations could be is not known"
-    # A gain above 300 % is no figure to plan with. It follows from little more than the prior, for
-    # example while every measured row waits for the host.
+    # A gain above 300 % follows from little more than the prior, as while every row is host-bound.
     if at_most > 3:
         return "too little is known: an unmeasured configuration could be several times faster"
     if at_most < 0.0005:

@@ -37,10 +37,7 @@ codecs.register_error("plain", _plain)
 
 
 def visible(text: str) -> str:
-    """The text with every character that acts on a terminal as an escape: ``\\x1b``, ``\\u202e``.
-
-    Tabs and line feeds stay. Text that was made visible before does not change.
-    """
+    """The text with each character that acts on a terminal but tab and line feed as an escape."""
     return _ACTING.sub(_escape, text)
 
 
@@ -55,10 +52,7 @@ def _escape(character: re.Match[str]) -> str:
 
 
 class VisibleStream:
-    """A text stream that makes visible all that is written to it; ``raw`` is the stream below.
-
-    What a program writes to colour or move its own output belongs to ``raw``.
-    """
+    """A text stream that makes visible all that is written to it; ``raw`` is the stream below."""
 
     def __init__(self, raw: TextIO) -> None:
         self.raw = raw

@@ -30,8 +30,7 @@ class _Console(Console):
 def print_summary(report: Report, console: Console | None = None, *, as_json: bool = False) -> None:
     """Print the summary of a run, or the same as JSON.
 
-    Sentences are at most 96 columns wide. A table is as wide as the terminal; without one it is as
-    wide as its content, so that no cell is wrapped, and there are no colours.
+    A table is as wide as the terminal; without one as its content, so that no cell is wrapped.
     """
     if as_json:
         print(json.dumps(to_json(report), indent=2))
@@ -89,8 +88,7 @@ def _table(table: Table, room: int) -> Iterator[RenderableType]:
         )
     rows = table.rows[:room]
     if table.is_curve:
-        # Keep every n-th row. n is rounded up, so that the rows fit the room. Count from the last
-        # row, which is the fastest, because most readers look for it.
+        # Every n-th row, rounded up, counted from the last and fastest, which readers look for.
         every = -(-len(table.rows) // room) or 1
         rows = table.rows[::-every][::-1]
     for row in rows:

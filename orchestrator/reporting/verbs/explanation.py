@@ -17,7 +17,7 @@ Writer = Callable[[float], str]
 
 def seconds(value: float) -> str:
     """Seconds in the unit that reads best: ``2.90 ms``, ``1.50 s``."""
-    # Rounded to nanoseconds first, so that what a subtraction leaves of zero has no sign.
+    # What a subtraction leaves of zero has no sign.
     value = round(value, 9)
     size = abs(value)
     text = f"{number(size)} s" if size >= 1 else f"{number(1000 * size)} ms"

@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 
 def table(predictions: Sequence[Prediction], axes: Sequence[str]) -> str:
-    """A table with a row for each trial: figures in GiB, the cards that suffice, and the label.
-
-    Its label names these axes. The first line names the versions that the figures are for.
-    """
+    """A table with a row for each trial: figures in GiB, the cards that suffice, and the label."""
     if not predictions:
         return "no trials"
     # Every prediction is judged for the same cards.

@@ -1,7 +1,6 @@
 """The result of ``tune``: for each budget the pick, what it gains, and how sure the search is.
 
-It is stored when the run is published. A run without the file has the same result, computed when it
-is read.
+It is stored when the run is published; without the file it is computed when it is read.
 """
 
 from collections.abc import Iterator, Mapping

@@ -18,10 +18,7 @@ class Workload:
     epochs: float = 1.0
 
     def to_json(self, candidate: Offer, price_per_hour: float | None) -> dict[str, Any]:
-        """Seconds of training steps, their price, and the GPU's energy; None if not known.
-
-        Start-up, evaluation and saving come on top.
-        """
+        """Seconds of training steps, their price, and the GPU's energy; None if not known."""
         samples = self.samples * self.epochs
         seconds = samples / candidate.configuration.samples_per_second
         joules = OBJECTIVES["joules_per_sample"].of(candidate.configuration, None)
