@@ -200,7 +200,6 @@ def _combined(
         trial_ids=tuple(row["trial_id"] for row in repeats),
         speed_error=speed_error(repeats),
         flags=tuple(dict.fromkeys(flag for row in repeats for flag in flags_of(row))),
-        # The states are in order of their strength, the weakest first.
         loss_check=min(
             (checks.get(row["trial_id"], NOT_CHECKED) for row in repeats),
             key=lambda check: list(CheckState).index(check.state),

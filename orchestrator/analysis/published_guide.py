@@ -76,7 +76,6 @@ def guide_rows(
         # No number of steps means the whole epoch.
         if own.row.get("hf_guide_seconds") is not None and measure.get("steps", 0) is None:
             rows.append((own, published(own.choices) if is_comparable else None))
-    # Unpublished rows come last.
     order = [*guide().rows, None]
     return sorted(rows, key=lambda row: order.index(row[1]))
 
@@ -85,7 +84,6 @@ def _is_the_guides_experiment(config: Mapping[str, Any]) -> bool:
     model = config.get("model") or {}
     shape = model.get("config") or {}
     data = (config.get("data") or {}).get("synthetic") or {}
-    # The model is given by its shape or by its name.
     size = (model.get("architecture"), shape.get("hidden_size"), shape.get("num_hidden_layers"))
     is_named = "bert-large" in str(model.get("name_or_path") or "")
     amount = (data.get("samples"), data.get("sequence_length"))

@@ -132,7 +132,6 @@ def cumulative_steps(
     start = next((each for each in configurations if not _moved_axes(each, baseline)), None)
     if start is None:
         return []
-    # The first row of the table is the baseline itself.
     added = [("", start)]
     while following := _next(configurations, baseline, added):
         added.append(following)
@@ -155,7 +154,6 @@ def _next(
         further = set(_moved_axes(own, baseline)) - {*moved, "micro_batch"}
         choices = own.choices
         keeps = all(choices[axis] == last.choices[axis] for axis in kept if axis in choices)
-        # The same kind of samples, and as many of them per optimizer step.
         is_same_batch = own.effective_batch == start.effective_batch
         is_same_work = is_same_batch and same_workload(own.training_recipe, start.training_recipe)
         if len(further) == 1 and keeps and is_same_work:

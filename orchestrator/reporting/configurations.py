@@ -46,6 +46,8 @@ LOSSES = Column(key="losses", heading="losses", is_detail=True)
 TRIAL = Column(key="trial_id", heading="trial")
 ERROR95 = Column(key="samples_per_second_error95", heading="±", format=Format.CI95)
 BUDGET = Column(key="budget", heading="budget", format=Format.MEMORY)
+SPEEDS = (SPEED, ERROR95, TOKENS)
+WHICH = (CONFIGURATION, LOSSES, TRIAL)
 
 
 def row_of(

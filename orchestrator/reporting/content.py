@@ -21,7 +21,7 @@ def _trials(value: Sequence[Row]) -> str:
 
 
 class Format(enum.Enum):
-    """How a column's values are written: whether they are figures, and the function."""
+    """How values are written: whether they are figures, flush right, and the function."""
 
     TEXT = ("text", str)
     CONFIGURATION = ("configuration", str)
@@ -65,11 +65,6 @@ class Column:
     """Whether more or less than 1 is an improvement, for ratios."""
     is_detail: bool = False
     """Whether the column may be left out for lack of room."""
-
-    @property
-    def is_figure(self) -> bool:
-        """Whether the column holds numbers, which are aligned to the right."""
-        return self.format.is_figure
 
     def text(self, row: Row) -> str:
         """A row's value in this column as text, with its marks; empty if there is no value."""

@@ -155,7 +155,6 @@ def description(kind: FlagKind, values: Iterable[float | None]) -> str:
     finite = [value for value in values if value is not None and math.isfinite(value)]
     if not finite or not wording.sentence:
         return wording.without_value
-    # Values that are written equally are one value for a reader.
     written = dict.fromkeys((wording.write(min(finite)), wording.write(max(finite))))
     return wording.sentence.format(" to ".join(written))
 

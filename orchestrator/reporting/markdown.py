@@ -46,14 +46,13 @@ def _part(part: ReportPart) -> list[str]:
         # Sections of an environment stand under its hardware's heading.
         level = "##" if part.environment is None else "###"
         lines += [f"{level} {text(content.title)}", ""]
-    # Sentences, then each table, then the notes on their marks.
     lines += _sentences(content.text)
     for table in content.tables:
         lines += _sentences(filter(None, [table.caption]))
         columns = table.shown_columns
         headings = [column.heading for column in columns]
         rows = [[column.text(row) for column in columns] for row in table.rows]
-        lines += [*grid(headings, rows, [column.is_figure for column in columns]), ""]
+        lines += [*grid(headings, rows, [column.format.is_figure for column in columns]), ""]
     return lines + _sentences(content.notes)
 
 

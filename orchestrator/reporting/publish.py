@@ -94,7 +94,6 @@ def frontier_table(dataset: Dataset) -> Any:
     first_repeats = []
     values = []
     for results in dataset.environments:
-        # On a front of its recipe, and on that of all recipes together.
         of_recipes, across = _members(results.fronts), _members(results.workload_fronts)
         for own in _members(fronts_by(results.sound, attrgetter("trains_like"))):
             first_repeats.append(dict(own.row))

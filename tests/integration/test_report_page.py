@@ -3,20 +3,26 @@
 import json
 import shlex
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.flags import Flag, FlagKind
-from jobs.record import Outcome, TrialRecord
-from jobs.spec import FollowUp, MemoryCap, Purpose, TrialSpec
+from jobs.record import Outcome
+from jobs.spec import MemoryCap, Purpose
 from orchestrator import recommend
 from orchestrator.reporting.html import page as html
 from orchestrator.reporting.publish import publish
 from tests.support.large_report import report_of
-from tests.support.records import H200, make_anatomy, make_grid, make_record, write_run
+from tests.support.records import (
+    H200,
+    follow_up_of,
+    make_anatomy,
+    make_grid,
+    make_record,
+    write_run,
+)
 from tests.support.report_pages import decision, key, opened, ring, running_browser
 
 
@@ -219,30 +225,15 @@ def test_page_of_ten_thousand_rows_draws_them_all(browser, tmp_path):
         assert page.locator("#picked h3").inner_text() in page.locator("#table").inner_text()
 
 
-def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:
-    """The record's trial again, its GPU capped to a budget."""
-    follow_up = FollowUp(follows_trial=record.trial_id, purpose=Purpose.CAP_CHECK)
-    measure = replace(record.spec.measure, memory_cap=MemoryCap(device_bytes=budget_bytes))
-    return replace(record.spec, follow_up=follow_up, measure=measure)
-
-
 def test_cap_checks_decide_what_fits(browser, tmp_path):
     budget, larger = 2 * 2**30, 3 * 2**30
     small = make_record(micro_batch=2, memory_mib=500)
     fast = make_record(memory_mib=900, speed=200.0)
-    fitted = replace(
-        small,
-        spec=under_cap(small, budget),
-        measurements={**small.measurements, "samples_per_second": 98.0},
-    )
-    failed = replace(
-        fast,
-        spec=under_cap(fast, budget),
-        outcome=Outcome.OUT_OF_MEMORY,
-        reason="under a cap",
-        measurements={},
-        steps={},
-    )
+    cap = {"memory_cap": MemoryCap(device_bytes=budget)}
+    figures = {**small.measurements, "samples_per_second": 98.0}
+    fitted = follow_up_of(small, Purpose.CAP_CHECK, cap, measurements=figures)
+    failure = {"outcome": Outcome.OUT_OF_MEMORY, "measurements": {}, "steps": {}}
+    failed = follow_up_of(fast, Purpose.CAP_CHECK, cap, **failure)
     write_run(tmp_path, [small, fast, fitted, failed], budgets=[budget, larger])
     publish(tmp_path)
     with opened(browser, tmp_path / "report.html") as page:

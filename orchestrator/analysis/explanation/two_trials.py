@@ -97,7 +97,6 @@ def explain(run: Dataset, before: str, after: str) -> Explanation:
     """
     rows = (_find(run, before), _find(run, after))
     _check(rows)
-    # Without both anatomies the breakdowns fall back to the table's columns.
     anatomies = _anatomies(run, rows)
     environment = run.environment_of(rows[0]["environment_id"])
     column = memory_column(rows) if environment is None else environment.memory_column

@@ -75,7 +75,6 @@ def equivalent_recipes(
     """The recipes with the losses of ``reference``; ``axes`` maps an axis to its column."""
     by_recipe = grouped(measured, attrgetter("training_recipe"))
     references = [own for own in by_recipe.pop(reference, []) if losses.get(own.trial_ids[0])]
-    # A recipe is judged by all its pairs together. One mismatch is enough to reject it.
     equivalent = {}
     for recipe, members in by_recipe.items():
         differing = frozenset(axis for axis, _ in recipe.choices ^ reference.choices)

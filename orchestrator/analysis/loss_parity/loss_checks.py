@@ -116,7 +116,6 @@ class _Checker:
     def _compared_with(self, row: Row, reference: Row) -> LossCheck:
         own, others = self._losses[row["trial_id"]], self._losses[reference["trial_id"]]
         windows = compared(row, reference, own, others, self._axes)
-        # By how much the losses differ, and whether the accumulation explains it.
         ratio = mismatch_ratio(windows)
         flag = None
         if ratio is not None:
@@ -193,7 +192,6 @@ def rounding_of(row: Row, axes: Mapping[str, str]) -> float:
     """By how much the losses of rows with the same draws may differ at a row's precision."""
     # A training argument such as ``bf16: true`` sets the precision, too.
     formats = [row.get(axes.get("precision", "precision")) or "fp32", row.get("autocast") or "off"]
-    # bfloat16 or float16 weights.
     if "float16" in str(row.get("parameter_dtypes") or ""):
         formats.append("bf16_weights")
     return max(ROUNDING.get(str(name), 0.0) for name in formats)

@@ -113,7 +113,6 @@ def loss_windows(
                 reference=statistics.fmean(reference[half]),
                 scale=scale,
                 allowed=allowed,
-                # The standard error of a mean falls with the square root of its steps.
                 paired_error=paired_half_width / math.sqrt(count),
             )
         )

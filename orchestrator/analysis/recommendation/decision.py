@@ -69,7 +69,6 @@ class Recommendation:
 def recommend(rankings: Rankings, constraints: Constraints) -> Recommendation:
     """The recommendation from the configurations of one environment."""
     ranking = rankings.under(constraints)
-    # The first is recommended. The others are the next best within the same constraints.
     ranked = ranking.ranked(constraints.memory_bytes)
     best = next(iter(ranked), None)
     first_of_techniques: dict[tuple[object, ...], Offer] = {}
@@ -176,7 +175,6 @@ def _nearby_batches(
         if pick is not None and constraints.gains(pick, best, WORTH_ANOTHER_BATCH):
             side = below if effective_batch < wanted else above
             side.append(_alternative(constraints, best, "nearby batch", pick))
-    # The batches rise, so the nearest comes last below the one asked for.
     return (*_first_good(below[::-1], constraints), *_first_good(above, constraints))
 
 
@@ -214,7 +212,6 @@ def _near(configurations: Iterable[Configuration], wanted: int) -> list[int]:
     batches = set()
     for configuration in configurations:
         micro_batch = configuration.micro_batch
-        # The nearest multiples of the micro-batch: one up to the wanted batch, and one above it.
         below = wanted // micro_batch * micro_batch
         batches |= {below, below + micro_batch, configuration.effective_batch}
     batches.discard(wanted)

@@ -188,7 +188,6 @@ class Rankings:
 
         listed = self.serving(constraints.effective_batch)
         allowed = [each for each in listed if constraints.allow_training(each, recipe)]
-        # Trial -> the largest cap under which it failed.
         failed_caps: dict[str, int] = {}
         for check in self.checks:
             if check.fails:

@@ -178,7 +178,6 @@ def _columns(
     for axis, values in axes.items():
         places = {key_of(value): index for index, value in enumerate(values)}
         choices.append([places[key_of(own.choices[axis])] for own in configurations])
-    # The columns of ``DETAILS`` in which any configuration has a value.
     details: dict[str, Any] = {}
     for name in DETAILS:
         measured = [short(configuration.row.get(name)) for configuration in configurations]
@@ -259,7 +258,6 @@ def batch_lines(
         }
         lines += [line] if len(points) > 1 else []
     lines.sort(key=itemgetter("speed"), reverse=True)
-    # The fastest sets come first. The baseline's line is added for comparison.
     for number, line in enumerate(lines):
         line["best"] = int(number < MAX_LINES or not line["moved"])
         line["single"] = int(line["moved"] <= 1)

@@ -83,7 +83,6 @@ def decision_at(
 def _queries(results: EnvironmentResults) -> Iterator[Query]:
     """Most asked first: the ranked recipe, then all together, then each other one."""
     others = [recipe for recipe in results.fronts if recipe != results.recipe]
-    # With a single recipe there is nothing to mix.
     recipes = [results.recipe, *([None] if others else []), *others]
     objectives = [
         name
@@ -98,7 +97,6 @@ def _queries(results: EnvironmentResults) -> Iterator[Query]:
 def offered_batches(results: EnvironmentResults) -> list[int]:
     """Effective batches that the page offers: those measured, and powers of two above them."""
     measured = sorted({own.effective_batch for own in results.configurations})
-    # Every n-th if there are very many, rounded up.
     batches = measured[:: -(-len(measured) // MAX_BATCHES)]
     # Reached by accumulation.
     powers = [2**exponent for exponent in range(11) if 2**exponent > measured[-1]]
@@ -122,7 +120,6 @@ def plain_decision(
         "recipe": recipe_name(results, configuration.training_recipe),
         "otherRecipe": int(configuration.training_recipe != results.recipe),
         "notes": notes(results, candidate),
-        # Empty where there is no default configuration to compare with.
         "gain": "" if gain is None else headline(gain),
         "faster": int(gain is not None and gain.speed_ratio >= 1),
         "default": "" if gain is None else comparison(dataset, gain),

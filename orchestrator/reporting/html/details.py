@@ -75,13 +75,11 @@ def explained_pairs(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, 
     """
     explanations = {}
     for results in dataset.environments:
-        # The picks, the ends of the front, the default, then the rest of the front.
         defaults = [own for own in results.configurations if has_default_techniques(results, own)]
         front = results.front
         ordered = [*results.picks, *front[:1], *front[-1:], *defaults[:1], *front]
         often_compared = list(dict.fromkeys(own.trial_ids[0] for own in ordered))[:MAX_EXPLAINED]
         indices = {index_of[own]: own for own in often_compared if own in index_of}
-        # Every unordered pair once, the smaller row first.
         for first, second in itertools.combinations(sorted(indices), 2):
             try:
                 explanation = explain(dataset, indices[first], indices[second])

@@ -151,12 +151,10 @@ def _templates() -> Environment:
         loader=PackageLoader("orchestrator.reporting", "html"),
         autoescape=True,
         undefined=StrictUndefined,
-        # What no template escapes by itself: control characters.
         finalize=_visible,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    # Sizes in templates read as they do in every other output.
     templates.filters["memory"] = memory
     return templates
 

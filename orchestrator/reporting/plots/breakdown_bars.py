@@ -21,7 +21,6 @@ MAX_PARTS = len(PALETTE) - 1
 def render(explanation: Explanation) -> bytes:
     """A PNG, 1600 pixels wide."""
     losses = explanation.losses
-    # The picture grows with its panels.
     height = _HEADING + _PANEL * (2 if losses is None else 3)
     with drawing(10, height) as figure:
         for index, (name, side) in enumerate((("A", explanation.before), ("B", explanation.after))):
@@ -85,7 +84,6 @@ def _parts(breakdown: Breakdown) -> list[tuple[str, float, float]]:
     """(name, before, after): the largest first, the small ones as one; none is below zero."""
     listed = [(own.name, max(0.0, own.before), max(0.0, own.after)) for own in breakdown.terms]
     parts = [part for part in listed if max(part[1:]) > 0]
-    # The largest parts have the palette's first colours.
     parts.sort(key=lambda part: max(part[1:]), reverse=True)
     rest = parts[MAX_PARTS:]
     if rest:
@@ -95,7 +93,6 @@ def _parts(breakdown: Breakdown) -> list[tuple[str, float, float]]:
 
 
 def _bars(axes: Any, breakdown: Breakdown, write: Callable[[float], str]) -> None:
-    # Each part begins where the one before ended, in both bars.
     ends = [0.0, 0.0]
     for (name, before, after), colour in zip(_parts(breakdown), PALETTE, strict=False):
         look = {"height": 0.62, "edgecolor": "white", "linewidth": 0.8}

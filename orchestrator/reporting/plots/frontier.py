@@ -136,7 +136,6 @@ def _dress(picture: _Picture) -> None:
         axes.set_xscale("log", base=2)
         axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
         axes.xaxis.set_minor_locator(NullLocator())
-    # Room for the labels of the outermost points.
     axes.margins(x=0.06, y=0.12)
     # Speeds start at zero, so that heights compare.
     axes.set_ylim(bottom=0)
@@ -215,7 +214,6 @@ def _legend(figure: Any, heading: str, entries: Sequence[tuple[Choice, Any]], to
         alignment="left",
         borderaxespad=0,
     )
-    # The legend's height in pixels as a share of the figure, and a gap to the next one.
     box = legend.get_window_extent(figure.canvas.get_renderer())
     return float(box.height / figure.bbox.height + 0.018)
 
@@ -237,7 +235,6 @@ def _labels(picture: _Picture) -> None:
     ranked = [item for item in results.configurations if item.training_recipe == results.recipe]
     axes = label_axes(picture.dataset, results)
     wanted: list[Configuration] = []
-    # Label the picks of budgets that the run names, but not those of common card sizes.
     if picture.dataset.run.budgets:
         wanted = [pick.best for pick in results.budget_picks if pick.best is not None]
     labels = []

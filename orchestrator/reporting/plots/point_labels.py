@@ -53,7 +53,6 @@ def write(axes: Any, labels: Sequence[Label], points: Line, lines: Sequence[Line
     import textalloc
     from matplotlib.patheffects import withStroke
 
-    # textalloc looks for room around each point, away from points, lines and other labels.
     texts: list[Any] = textalloc.allocate(
         axes,
         [label.x for label in labels],

@@ -28,7 +28,6 @@ def colours_of(values: Sequence[Choice]) -> list[str]:
     """
     last = len(values) - 1
     if last > 1 and all(isinstance(value, (int, float)) for value in values):
-        # Spread evenly over the scale, whatever their number.
         return [RISING[round(index * (len(RISING) - 1) / last)] for index in range(len(values))]
     colours = list(PALETTE[: len(values)])
     for index in range(len(colours), len(values)):

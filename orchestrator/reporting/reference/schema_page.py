@@ -15,17 +15,8 @@ from orchestrator.reporting.markdown import grid
 from orchestrator.reporting.reference.generated_page import rendered
 from orchestrator.reporting.verbs.tune_result import ResultConfiguration, TuneResult, TuneResults
 from orchestrator.storage.search_summary import BudgetResult
+from orchestrator.storage.tables import columns
 from orchestrator.storage.tables.anatomy_rows import PARTS
-from orchestrator.storage.tables.columns import (
-    ANATOMY_COLUMNS,
-    BASE,
-    COMPARED,
-    FOLLOW_UP,
-    FRONTIER_COLUMNS,
-    PROVENANCE,
-    STEP_COLUMNS,
-    declared_columns,
-)
 
 PURPOSES: Mapping[Purpose, str] = {
     Purpose.SEARCH: "A trial of the search. Only these are ranked.",
@@ -42,15 +33,15 @@ def render() -> str:
     return rendered(
         "schema_page.md.j2",
         schema_version=SCHEMA_VERSION,
-        trials=_columns((*BASE, *FOLLOW_UP)),
-        measurements=_columns(declared_columns()),
-        provenance=_columns((*PROVENANCE, *COMPARED)),
+        trials=_columns((*columns.BASE, *columns.FOLLOW_UP)),
+        measurements=_columns(columns.declared_columns()),
+        provenance=_columns((*columns.PROVENANCE, *columns.COMPARED)),
         flags=_table(["flag", "in reports", "value"], flags),
         purposes=_table(["purpose", "meaning"], PURPOSES.items()),
-        steps=_columns(STEP_COLUMNS),
-        anatomy=_columns(ANATOMY_COLUMNS),
+        steps=_columns(columns.STEP_COLUMNS),
+        anatomy=_columns(columns.ANATOMY_COLUMNS),
         parts=_table(["part", "meaning"], PARTS.items()),
-        frontier=_columns(FRONTIER_COLUMNS),
+        frontier=_columns(columns.FRONTIER_COLUMNS),
         results=_fields(TuneResults),
         result=_fields(TuneResult),
         configuration=_fields(ResultConfiguration),
@@ -58,8 +49,8 @@ def render() -> str:
     )
 
 
-def _columns(columns: Iterable[Column]) -> str:
-    rows = ([column.name, column.type, column.unit, column.doc] for column in columns)
+def _columns(listed: Iterable[Column]) -> str:
+    rows = ([column.name, column.type, column.unit, column.doc] for column in listed)
     return _table(["column", "type", "unit", "meaning"], rows)
 
 

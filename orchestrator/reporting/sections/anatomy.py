@@ -93,7 +93,6 @@ def _time(profiled: Profiled) -> Table:
                 "rules": f"{sum(outcomes)} of {len(outcomes)}" if outcomes else None,
             }
         )
-    # The last row has the shares from the paper, for comparison.
     paper = "Data Movement Is All You Need (V100)"
     rows.append({"configuration": paper, **{group: SHARES[group] for group in GUIDE_GROUPS}})
     return Table(

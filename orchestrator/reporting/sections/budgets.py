@@ -10,13 +10,9 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.follow_up_results import decisive_check
 from orchestrator.reporting.configurations import (
     BUDGET,
-    CONFIGURATION,
-    ERROR95,
-    LOSSES,
     MEMORY,
-    SPEED,
-    TOKENS,
-    TRIAL,
+    SPEEDS,
+    WHICH,
     check_to_json,
     labels_of_trials,
     mark_notes,
@@ -35,7 +31,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     rows = [row for pick in results.budget_picks for row in _rows(dataset, results, pick)]
     if not rows:
         return None
-    columns = (BUDGET, SPEED, ERROR95, TOKENS, MEMORY, UNDER_CAP, CONFIGURATION, LOSSES, TRIAL)
+    columns = (BUDGET, *SPEEDS, MEMORY, UNDER_CAP, *WHICH)
     notes = list(mark_notes(results, results.picks))
     for pick in results.budget_picks:
         labels = labels_of_trials(dataset, pick.contenders)

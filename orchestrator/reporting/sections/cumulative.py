@@ -22,7 +22,6 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     steps = cumulative_steps(configurations, useful) or cumulative_steps(configurations, baseline)
     if not steps:
         return None
-    # Each step is compared with the first one, the baseline.
     _, start = steps[0]
     rows = []
     for axis, own in steps:

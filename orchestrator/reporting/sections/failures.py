@@ -27,7 +27,6 @@ def make(dataset: Dataset) -> Content | None:
     if not groups:
         return None
     rows = [_row(dataset, group) for group in groups.values()]
-    # Trials that failed come before trials that were skipped, and frequent kinds before rare ones.
     rows.sort(key=lambda row: (row["outcome"] == Outcome.SKIPPED, -row["count"]))
     return Content(
         title="Failed and skipped",

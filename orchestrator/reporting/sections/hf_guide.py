@@ -23,7 +23,6 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         "epoch with the warm-up, and the memory that NVML reports after training, not its peak.",
         "The other columns are the steady state and true peaks.",
     ]
-    # The published figures are explained only if a row has some.
     if any(published for _, published in measured):
         text.append(
             f"“{gpu}”: what the Hugging Face guides “Methods and tools for efficient training on a "

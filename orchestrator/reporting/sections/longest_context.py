@@ -37,7 +37,6 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     for pick in results.budget_picks:
         for index, context in enumerate(results.longest(pick.budget_bytes)):
             row = _row(dataset, results, context, pick.budget_bytes)
-            # The first row of a budget names it.
             rows.append({**row, "budget": None if index else pick.budget_bytes})
             shown.append(context.configuration)
     columns = (BUDGET, _LENGTH, TOKENS, MEMORY, _NEXT, CONFIGURATION, _FITS, TRIAL)

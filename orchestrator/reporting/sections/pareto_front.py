@@ -3,14 +3,10 @@
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.configurations import (
-    CONFIGURATION,
-    ERROR95,
-    LOSSES,
     MEMORY,
     OTHER_RECIPE,
-    SPEED,
-    TOKENS,
-    TRIAL,
+    SPEEDS,
+    WHICH,
     mark_notes,
     memory_meaning,
     row_of,
@@ -28,8 +24,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
         scope(results),
         f"Memory: {memory_meaning(results)}.",
     ]
-    # Memory is the first column, because readers look for configurations that fit.
-    columns = (MEMORY, SPEED, ERROR95, TOKENS, CONFIGURATION, LOSSES, TRIAL)
+    columns = (MEMORY, *SPEEDS, *WHICH)
     return Content(
         title="Pareto front",
         text=tuple(filter(None, sentences)),

@@ -53,7 +53,6 @@ def search_sentences(search: SearchSummary | None) -> Iterator[str]:
     skipped = f"{sum(search.skipped.values()):,} skipped{f' ({rules})' if rules else ''}"
     yield f"Search ({search.kind}): {measured}, {skipped}."
     yield from map(_result, search.results)
-    # The audit compares the predictions of the search with measurements.
     if not search.skipped or search.audit is None:
         return
     if search.audit["audited"]:
@@ -93,7 +92,6 @@ def certainty(result: BudgetResult) -> str:
     if at_most < 0.0005:
         return f"none of the unmeasured configurations is faster, with {sure} probability"
     most = change(1 + at_most)
-    # Few percent are written with a decimal.
     if at_most < 0.1:
         most = f"+{100 * at_most:.1f} %"
     return f"the unmeasured configurations gain at most {most} in speed, with {sure} probability"
@@ -112,7 +110,6 @@ def _audit(audit: Mapping[str, Any]) -> str:
     for name in ("memory", "speed"):
         figures = audit[f"{name}_error"]
         if figures is not None:
-            # Prediction errors are fractions of the measured figure.
             median, largest = (f"{100 * figures[each]:.1f} %" for each in ("median", "largest"))
             parts.append(f"{name} prediction off by {median} (median), {largest} at most")
     return "; ".join(parts) + "."

@@ -43,7 +43,6 @@ def visible(text: str) -> str:
 
 def _escape(character: re.Match[str]) -> str:
     code = ord(character[0])
-    # The same notation as in Python and JSON: two, four or eight hexadecimal digits.
     if code < 0x100:
         return f"\\x{code:02x}"
     if code < 0x10000:

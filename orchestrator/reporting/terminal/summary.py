@@ -48,7 +48,6 @@ def render(report: Report) -> RenderableType:
     trials, _, rest = report.headline.partition(": ")
     headline = Text.assemble((f"{trials}: ", "bold"), visible(rest))
     lines: list[RenderableType] = [Constrain(headline, _WIDTH)]
-    # Sections that a terminal has no room for are in the pages.
     for part in report.parts:
         if part.section.terminal_rows:
             lines += _part(part)
@@ -83,7 +82,7 @@ def _table(table: Table, room: int) -> Iterator[RenderableType]:
     for column in columns:
         grid.add_column(
             Text(visible(column.heading)),
-            justify="right" if column.is_figure else "left",
+            justify="right" if column.format.is_figure else "left",
             no_wrap=column.format not in (Format.TEXT, Format.CONFIGURATION),
         )
     rows = table.rows[:room]

@@ -67,7 +67,6 @@ def _batch(size: BatchMeasurement) -> str:
 def _why_largest(answer: BatchSizeResult, largest: BatchMeasurement) -> str:
     if largest.micro_batch >= answer.max_micro_batch:
         return "the largest that was asked for"
-    # The first measured micro-batch above the largest that fits.
     plain = [each for each in answer.sizes if each.accumulation == 1]
     size = next((each for each in plain if each.micro_batch > largest.micro_batch), None)
     if size is not None:

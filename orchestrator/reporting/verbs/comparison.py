@@ -36,7 +36,6 @@ def markdown(before: Dataset, after: Dataset, comparison: Comparison) -> str:
         blocks.append("\n".join(grid(["differs", "before", "after"], differences)))
     changes = [[own.kind, own.label, _figures(own)] for own in comparison.changes]
     table = "\n".join(grid(["change", "configuration", "before → after"], changes))
-    # A long table is folded.
     if len(changes) > 10:
         summary = f"<details><summary>{count(len(changes), 'change')}</summary>"
         table = f"{summary}\n\n{table}\n\n</details>"

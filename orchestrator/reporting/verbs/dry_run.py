@@ -91,7 +91,6 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     yield "plan", f"{count(len(plan.trials), 'trial')}{ruled_out}"
     if config.repeats > 1:
         yield "", f"each configuration {config.repeats} times"
-    # What is measured, then how, then what follows from it.
     yield from _axes(plan, config)
     for measure in sorted({trial.measure for trial in plan.trials}, key=repr):
         yield "measure", _measure(measure)
@@ -108,7 +107,6 @@ def _axes(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     if EFFECTIVE_BATCH in config.baseline:
         sizes = sorted({trial.effective_batch for trial in plan.trials})
         yield EFFECTIVE_BATCH, _listed(list(map(str, sizes)))
-    # In order of appearance, each value once.
     specs = [*plan.trials, *(record.spec for record in plan.ruled_out)]
     chosen = dict.fromkeys(choice for spec in specs for choice in spec.choices.items())
     # A fraction is left out: a rule forbids an accumulation that is not whole.
@@ -130,7 +128,6 @@ def _follow_ups(config: SweepConfig) -> Iterator[tuple[str, str]]:
     if policy.profiles:
         wanted.append(f"up to {count(policy.profiles, 'frontier configuration')} profiled")
     if wanted:
-        # The policy's share is a fraction; people read percent.
         share = f"{policy.slot_share * 100:.0f} % of the search's slot time"
         yield "follow-ups", f"on a GPU: {', '.join(wanted)}"
         yield "", f"at most {share}, or {duration(policy.min_seconds)}"

@@ -25,7 +25,6 @@ def seconds(value: float) -> str:
 
 
 def _percent(share: float) -> str:
-    # Whole percent from 10 % on, two digits below.
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.2g} %"
 
 

@@ -20,7 +20,6 @@ def table(predictions: Sequence[Prediction], axes: Sequence[str]) -> str:
     """A table with a row for each trial: figures in GiB, the cards that suffice, and the label."""
     if not predictions:
         return "no trials"
-    # Every prediction is judged for the same cards.
     cards = " ".join(f"{card:>7}" for card in predictions[0].cards)
     header = f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}"
     listed = [f"{name} {number}" for name, number in installed_versions().items()]
@@ -28,7 +27,6 @@ def table(predictions: Sequence[Prediction], axes: Sequence[str]) -> str:
     lines.append(f"{header}  {cards} GB")
     for prediction in predictions:
         lines += _trial_lines(prediction, label(prediction.choices, axes))
-    # A line of explanation for each word of the table, and for each reason of a wider interval.
     lines += dict.fromkeys(note for own in predictions for note in own.notes)
     fits = {fit for own in predictions for fit in own.cards.values()}
     if "maybe" in fits:
@@ -84,7 +82,6 @@ def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
         worst = f"{prediction.worst_tokens} tokens, device {_device(prediction.device)}"
         typical = f"{prediction.typical_tokens} tokens, device {_device(prediction.typical_device)}"
         yield f"{'':<12}  worst batch: {worst}; typical batch: {typical}"
-    # The kinds of memory, the largest first, without those too small to matter.
     sizes = sorted(prediction.anatomy.items(), key=lambda size: -size[1])
     parts = [f"{kind} {_gib(nbytes)}" for kind, nbytes in sizes if nbytes >= MIB]
     yield f"{'':<12}  at the peak: {', '.join(parts)}"
@@ -99,7 +96,6 @@ def _decision(prediction: Prediction) -> str:
     allocated = f"{_gib(prediction.allocated.bytes):>9}"
     reserved = f"{_gib(prediction.reserved.bytes):>8}"
     device = f"{_device(prediction.device):>22}"
-    # One column a card.
     fits = " ".join(f"{fit:>7}" for fit in prediction.cards.values())
     return f"{allocated}  {reserved}  {device}  {fits}   "
 

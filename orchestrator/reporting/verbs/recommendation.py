@@ -74,7 +74,6 @@ class RecommendationText:
             yield _NOTHING
             return
         yield f"  {self._line(best)}"
-        # The tie-breaks between the best and configurations of about its speed.
         labels = labels_of_trials(self.dataset, self.results.configurations)
         comparisons = self.recommendation.comparisons
         tie_breaks = dict.fromkeys(tie_break_sentence(each, labels) for each in comparisons)
@@ -86,7 +85,6 @@ class RecommendationText:
 
     def alternatives(self) -> Iterator[str]:
         """What else a reader may want, and what was left out."""
-        # The next sets of techniques, for readers who cannot use the best one.
         if self.recommendation.runners_up:
             yield "next best, with other techniques:"
         for candidate in self.recommendation.runners_up:
@@ -151,7 +149,6 @@ class RecommendationText:
         size = memory(cost.candidate.memory_bytes)
         match cost.constraint:
             case "memory":
-                # The unit is said once if both sizes have the same.
                 unit = size.rpartition(" ")[2]
                 limit = memory(constraints.memory_bytes).removesuffix(f" {unit}")
                 return f"with {size} instead of {limit}"
@@ -200,7 +197,8 @@ def to_json(
         # Without results there is no candidate.
         if candidate is None or results is None:
             return {}
-        return _entry(dataset, results, recommendation, candidate, workload)
+        text = RecommendationText(dataset, results, recommendation)
+        return _entry(text, candidate, workload)
 
     document: dict[str, Any] = strict(
         {
@@ -232,15 +230,11 @@ def to_json(
 
 
 def _entry(
-    dataset: Dataset,
-    results: EnvironmentResults,
-    recommendation: Recommendation,
-    candidate: Offer,
-    workload: Workload | None,
+    about: RecommendationText, candidate: Offer, workload: Workload | None
 ) -> dict[str, Any]:
-    configuration = candidate.configuration
+    configuration, recommendation = candidate.configuration, about.recommendation
     entry = {
-        "configuration": dataset.pick_label(configuration),
+        "configuration": about.dataset.pick_label(configuration),
         "trial_id": candidate.measured.trial_ids[0],
         "choices": configuration.choices,
         "training_recipe": configuration.training_recipe,
@@ -255,7 +249,7 @@ def _entry(
         "samples_per_second": configuration.samples_per_second,
         recommendation.constraints.objective.name: recommendation.figure(candidate),
         "flags": flags.to_json(configuration.flags),
-        "notes": notes(results, candidate),
+        "notes": notes(about.results, candidate),
     }
     if workload is not None:
         price_per_hour = recommendation.constraints.price_per_hour

@@ -34,7 +34,6 @@ class Workload:
         epochs = f" × {self.epochs:g} epochs" if self.epochs != 1 else ""
         figures = self.to_json(candidate, price_per_hour)
         price, energy = figures["price"], figures["kilowatt_hours"]
-        # Time is always known; price and energy only if they were given or measured.
         parts = [
             duration(figures["seconds"]),
             "" if price is None else f"price {number(price)}",

@@ -5,7 +5,7 @@ import functools
 import random
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -20,8 +20,7 @@ from orchestrator.analysis.dataset import Dataset, build_dataset, dataset_of_rec
 from orchestrator.analysis.repeatability import Pace, pace_of
 from orchestrator.storage.layout import STEPS
 from orchestrator.storage.run_metadata import RunMetadata
-from orchestrator.storage.run_reader import read_run_folder
-from orchestrator.storage.tables.trial_table import TrialTable
+from orchestrator.storage.run_reader import RunContents, read_run_folder
 from tests.benchmarks.recorded.false_alarms import judge
 from tests.support.recorded_runs import RECORDED
 from tests.support.records import GPU_BOUND, H200, make_record
@@ -33,53 +32,43 @@ KNOWN_PACE = RECORDED / "2026-11-23-bert_large-2xh200"
 Row = dict[str, Any]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Recorded:
-    """A recorded run: its table, each trial's counted step seconds, and all its losses."""
-
-    table: TrialTable
-    seconds: Mapping[str, Sequence[float]]
-    losses: Mapping[str, Sequence[float]]
-
-
 @functools.cache
-def recorded(folder: Path) -> Recorded:
+def recorded(folder: Path) -> tuple[RunContents, Mapping[str, Sequence[float]]]:
+    """A recorded run, and each trial's counted step seconds."""
     seconds = defaultdict(list)
     for step in pq.read_table(folder / STEPS).to_pylist():
         if step["counted"]:
             seconds[step["trial_id"]].append(step["device_seconds"])
-    contents = read_run_folder(folder)
-    return Recorded(table=contents.trials, seconds=seconds, losses=contents.losses)
+    return read_run_folder(folder), seconds
 
 
 def resampled(
-    run: Recorded,
+    folder: Path,
     seed: int,
     *,
     speed: Callable[[Row], float] = lambda row: 1.0,
     loss: Callable[[Row, int], float] = lambda row, step: 1.0,
 ) -> Dataset:
     """The run as chance might have had it: each trial's steps drawn again, with replacement."""
+    run, seconds = recorded(folder)
     rng = random.Random(seed)
-    rows = copy.deepcopy(run.table.rows)
+    rows = copy.deepcopy(run.trials.rows)
     losses = {}
     for row in rows:
-        taken = run.seconds.get(row["trial_id"])
+        taken = seconds.get(row["trial_id"])
         if taken:
             drawn = rng.choices(taken, k=len(taken))
             row["samples_per_second"] *= fmean(taken) / fmean(drawn) * speed(row)
             row["samples_per_second_ci95"] = mean_step_error(drawn)
         own = run.losses.get(row["trial_id"], ())
         losses[row["trial_id"]] = [value * loss(row, step) for step, value in enumerate(own)]
-    return build_dataset(replace(run.table, rows=rows), losses)
+    return build_dataset(replace(run.trials, rows=rows), losses)
 
 
 @pytest.mark.parametrize(("folder", "matched"), [(EARLIER, 179), (LATER, 280)])
 def test_compare_chance_alone_raises_no_alarm(folder, matched):
     for pair in range(3):
-        before = resampled(recorded(folder), seed=2 * pair)
-        after = resampled(recorded(folder), seed=2 * pair + 1)
-        comparison = compare(before, after)
+        comparison = compare(*(resampled(folder, seed) for seed in (2 * pair, 2 * pair + 1)))
         assert comparison.matched == matched
         assert comparison.losses_compared
         assert not comparison.changes
@@ -112,9 +101,8 @@ def slower(factor: float, *activations: str) -> Callable[[Row], float]:
 
 
 def test_compare_finds_three_percent_slower_gpu_bound_rows():
-    run = recorded(KNOWN_PACE)
-    before, after = resampled(run, seed=1), resampled(run, 2, speed=slower(0.97))
-    comparison = compare(before, after)
+    slow = resampled(KNOWN_PACE, 2, speed=slower(0.97))
+    comparison = compare(resampled(KNOWN_PACE, 1), slow)
     assert comparison.shift.is_real
     assert comparison.shift.low < 0.97 < comparison.shift.high
     assert comparison.fails(0.02)
@@ -122,9 +110,9 @@ def test_compare_finds_three_percent_slower_gpu_bound_rows():
 
 
 def test_compare_names_the_technique_whose_rows_became_slower():
-    run = recorded(KNOWN_PACE)
-    before, after = resampled(run, seed=1), resampled(run, 2, speed=slower(0.95, "checkpoint"))
-    named = {(own.axis, own.value): own.ratio for own in compare(before, after).technique_shifts}
+    slow = resampled(KNOWN_PACE, 2, speed=slower(0.95, "checkpoint"))
+    shifts = compare(resampled(KNOWN_PACE, 1), slow).technique_shifts
+    named = {(own.axis, own.value): own.ratio for own in shifts}
     assert named["activations", "checkpoint"] == pytest.approx(0.95, abs=0.01)
 
 
@@ -140,16 +128,13 @@ def test_compare_equal_runs_of_other_trials_shows_no_change_of_speed():
     "factor", [lambda step: 1.1, lambda step: 1.03**step], ids=["constant", "growing"]
 )
 def test_compare_finds_one_configuration_with_other_losses(factor):
-    run = recorded(EARLIER)
-    victim = next(
-        row for row in run.table.rows if row["outcome"] == "ok" and row["precision"] == "bf16"
-    )
+    rows = recorded(EARLIER)[0].trials.rows
+    victim = next(row for row in rows if row["outcome"] == "ok" and row["precision"] == "bf16")
 
     def diverging(row: Row, step: int) -> float:
         return factor(step) if row["trial_id"] == victim["trial_id"] else 1.0
 
-    before, after = resampled(run, seed=300), resampled(run, 301, loss=diverging)
-    comparison = compare(before, after)
+    comparison = compare(resampled(EARLIER, 300), resampled(EARLIER, 301, loss=diverging))
     (change,) = comparison.changes
     assert change.kind == "loss mismatch"
     assert comparison.fails(1.0)

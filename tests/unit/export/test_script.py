@@ -9,14 +9,11 @@ from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.script import _render, readme, train_script
 
 
-def test_script_says_where_the_users_model_and_data_go(tiny_spec):
+def test_script_on_synthetic_data_asks_for_the_users_own(tiny_spec):
     text = train_script(tiny_spec(), "a test")
+    assert "if not options.synthetic:" in text
     assert "YOUR MODEL" in text
     assert "YOUR DATASET" in text
-
-
-def test_script_on_synthetic_data_has_an_option_to_allow_it(tiny_spec):
-    assert "if not options.synthetic:" in train_script(tiny_spec(), "a test")
     file = DatasetFile(path="x", format="json", max_length=8)
     own = dataclasses.replace(tiny_spec(), data=DataSpec(file=file))
     assert "synthetic" not in train_script(own, "a test")

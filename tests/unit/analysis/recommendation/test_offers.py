@@ -6,8 +6,8 @@ import pytest
 
 from jobs.flags import Flag, FlagKind
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.recommendation import Basis, Offer
-from orchestrator.analysis.recommendation.offers import candidates
+from orchestrator.analysis.recommendation import Basis
+from orchestrator.analysis.recommendation.offers import candidates, key_of
 from tests.support.configurations import make_configuration
 from tests.support.recorded_runs import recorded
 
@@ -80,20 +80,10 @@ def test_candidates_are_not_inferred_beyond_an_accumulation_that_fails():
     assert not candidates(rows, 32)
 
 
-def without_accumulation(candidate: Offer) -> dict[str, object]:
-    choices = candidate.configuration.choices
-    return {axis: value for axis, value in choices.items() if axis != "accumulation"}
-
-
 def test_inferred_bounds_hold_where_the_accumulation_was_measured_too():
     configurations = recorded(TECHNIQUES).configurations
-    (accumulated,) = [
-        own for own in configurations if (own.micro_batch, own.accumulation) == (16, 4)
-    ]
-    (measured,) = candidates([accumulated])
-    bounds = candidates([own for own in configurations if own.accumulation == 1], 64)
-    (bound,) = [
-        own for own in bounds if without_accumulation(own) == without_accumulation(measured)
-    ]
-    assert bound.configuration.samples_per_second <= accumulated.samples_per_second
-    assert accumulated.memory_bytes <= bound.memory_bytes <= 1.01 * accumulated.memory_bytes
+    (own,) = [each for each in configurations if (each.micro_batch, each.accumulation) == (16, 4)]
+    bounds = candidates([each for each in configurations if each.accumulation == 1], 64)
+    (bound,) = [each for each in bounds if key_of(each.measured) == key_of(own)]
+    assert bound.configuration.samples_per_second <= own.samples_per_second
+    assert own.memory_bytes <= bound.memory_bytes <= 1.01 * own.memory_bytes

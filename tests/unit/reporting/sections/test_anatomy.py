@@ -32,9 +32,7 @@ def test_anatomy_of_a_follow_up_has_the_speed_of_its_trial(dataset):
 
 def test_anatomy_of_the_trial_itself_comes_before_a_follow_ups(tmp_path):
     dataset = load_dataset(write_run(tmp_path, [PROFILED, profile_of(PROFILED, 2.0)]))
-    assert dataset.main is not None
     (anatomy_shown,) = anatomies_of(dataset, dataset.main.configurations).values()
-    assert PROFILED.anatomy is not None
     assert anatomy_shown.values("memory") == PROFILED.anatomy.values("memory")
 
 
