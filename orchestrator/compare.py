@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from orchestrator import argument_types, cli
 
 if TYPE_CHECKING:
-    from orchestrator.analysis.comparison import Comparison
+    from orchestrator.analysis.comparison.changes import Comparison
     from orchestrator.analysis.dataset import Dataset
 
 EXIT_WORSE, EXIT_DIFFERENT_HARDWARE = 1, 3
@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _compare(before: Dataset, after: Dataset, options: argparse.Namespace) -> int:
-    from orchestrator.analysis.comparison import compare
+    from orchestrator.analysis.comparison.two_runs import compare
 
     comparison = compare(before, after, different_hosts=options.different_hardware)
     different = _incomparable(comparison)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from orchestrator import cli
 
 if TYPE_CHECKING:
-    from orchestrator.analysis.explanation import Explanation
+    from orchestrator.analysis.explanation.result import Explanation
 
 EXIT_UNEXPLAINED = 3
 
@@ -20,7 +20,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Explain the difference and print it. Returns the exit status."""
     options = command_line().parse_args(arguments)
 
-    from orchestrator.analysis.explanation import NotExplainableError, explain
+    from orchestrator.analysis.explanation.two_trials import NotExplainableError, explain
     from orchestrator.storage.run_metadata import UnreadableRunError
     from orchestrator.storage.user_files import refuse_used_file
 

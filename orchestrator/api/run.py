@@ -9,10 +9,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.analysis.comparison import Comparison, compare
+from orchestrator.analysis.comparison.changes import Comparison
+from orchestrator.analysis.comparison.two_runs import compare
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
-from orchestrator.analysis.explanation import Explanation, explain
+from orchestrator.analysis.explanation.result import Explanation
+from orchestrator.analysis.explanation.two_trials import explain
 from orchestrator.analysis.objectives import objective_of
 from orchestrator.analysis.pareto import little_memory, pareto_front
 from orchestrator.analysis.recommendation import (

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from orchestrator.analysis.comparison import Comparison
-from orchestrator.analysis.explanation import Explanation
+from orchestrator.analysis.comparison.changes import Comparison
+from orchestrator.analysis.explanation.result import Explanation
 from orchestrator.api.run import Answer, Run, load, local_folder
 from orchestrator.storage.location import Location, location
 from orchestrator.units import duration_seconds, size_bytes

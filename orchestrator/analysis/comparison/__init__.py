@@ -4,8 +4,3 @@ two_runs.py  the comparison: matches configurations, and finds their changes
 speed.py     changes of speed: of all rows, of techniques, of single configurations
 changes.py   a comparison as data
 """
-
-from orchestrator.analysis.comparison.changes import Change, Comparison, SetupDifference, Shift
-from orchestrator.analysis.comparison.two_runs import compare
-
-__all__ = ["Change", "Comparison", "SetupDifference", "Shift", "compare"]

@@ -10,7 +10,7 @@ from typing import Any
 from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD
 from jobs.anatomy_record import Anatomy
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.analysis.explanation import NotExplainableError, explain
+from orchestrator.analysis.explanation.two_trials import NotExplainableError, explain
 from orchestrator.analysis.gain_over_default import has_default_techniques
 from orchestrator.reporting.sections.anatomy import anatomies_of, asked_first
 from orchestrator.reporting.verbs.explanation import render

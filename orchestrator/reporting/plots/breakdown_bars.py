@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from orchestrator.analysis.explanation import Breakdown, Explanation, LossCurves
+from orchestrator.analysis.explanation.result import Breakdown, Explanation, LossCurves
 from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.reporting.plots.style import FAINT, INK, PALETTE, SOFT, drawing, png
 from orchestrator.reporting.terminal.safe_text import visible

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from jobs.spec import to_json as plain
-from orchestrator.analysis.comparison import Change, Comparison, Shift
+from orchestrator.analysis.comparison.changes import Change, Comparison, Shift
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.markdown import grid

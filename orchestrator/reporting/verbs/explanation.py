@@ -3,7 +3,13 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from orchestrator.analysis.explanation import Breakdown, Difference, Explanation, LossCurves, Term
+from orchestrator.analysis.explanation.result import (
+    Breakdown,
+    Difference,
+    Explanation,
+    LossCurves,
+    Term,
+)
 from orchestrator.analysis.loss_parity.windows import MAX_BOUND, CheckState, LossWindow
 from orchestrator.analysis.repeatability import CLOSE
 from orchestrator.labels import recipe_label

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from orchestrator.analysis.comparison import Comparison, compare
-from orchestrator.analysis.comparison.two_runs import VERSIONS, differences
+from orchestrator.analysis.comparison.changes import Comparison
+from orchestrator.analysis.comparison.two_runs import VERSIONS, compare, differences
 from orchestrator.analysis.dataset import Dataset, build_dataset, load_dataset
 from orchestrator.analysis.repeatability import Pace, pace_of
 from orchestrator.storage.run_reader import read_run_folder

@@ -15,7 +15,7 @@ import pytest
 
 from jobs.flags import LOSS, Flag
 from jobs.steady_state import mean_step_error, student_quantile
-from orchestrator.analysis.comparison import compare
+from orchestrator.analysis.comparison.two_runs import compare
 from orchestrator.analysis.dataset import Dataset, build_dataset, dataset_of_records, load_dataset
 from orchestrator.analysis.repeatability import Pace, pace_of
 from orchestrator.storage.layout import STEPS

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.analysis.comparison import compare
+from orchestrator.analysis.comparison.two_runs import compare
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.reporting.verbs.comparison import markdown, render, to_json
 from tests.support.golden import assert_golden

@@ -8,7 +8,8 @@ import pytest
 from jobs.flags import Flag, FlagKind
 from jobs.record import TrialRecord
 from orchestrator.analysis.dataset import load_dataset
-from orchestrator.analysis.explanation import Explanation, explain
+from orchestrator.analysis.explanation.result import Explanation
+from orchestrator.analysis.explanation.two_trials import explain
 from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.reporting.plots import breakdown_bars as plot
 from orchestrator.reporting.verbs.explanation import loss_lines, render, seconds
