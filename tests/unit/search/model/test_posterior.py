@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 import numpy as np
+import pytest
 
 from jobs.spec import Choice
 from orchestrator.search.model.candidates import candidates_of
@@ -54,6 +55,8 @@ def test_a_technique_that_is_a_surprise_says_nothing_about_the_others():
     times.learn()
     assert abs(times.mean[6] - before[6]) < 0.05
     assert (times.mean - before)[[1, 5, 7]].min() > 2.0
+    every = np.arange(8)
+    assert np.diag(times.covariance(every, every)) == pytest.approx(times.variance, abs=1e-6)
 
 
 def test_cost_model_of_memory_expects_that_checkpointing_saves_activations():
@@ -66,3 +69,5 @@ def test_cost_model_of_memory_expects_that_checkpointing_saves_activations():
     # A sample takes 2 GiB of activations. How much of that is left is uncertain before a trial.
     assert expected[5] < 30
     assert memory.variance[5] > 2 * memory.variance[3]
+    every = np.arange(6)
+    assert np.diag(memory.covariance(every, every)) == pytest.approx(memory.variance, abs=1e-6)

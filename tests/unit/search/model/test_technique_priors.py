@@ -6,11 +6,13 @@ import pytest
 
 from orchestrator.search.model.effects import unrecorded
 from orchestrator.search.model.effects.similar_values import correlation
-from orchestrator.search.model.effects.technique_priors import (
-    TechniquePriors,
-    shipped_priors,
-)
+from orchestrator.search.model.effects.technique_priors import TechniquePriors, shipped_priors
 from orchestrator.search.model.effects.unrecorded import Effect
+
+# A machine without a GPU has no table either, except for the overheads.
+WITHOUT_TABLES = pytest.mark.parametrize(
+    "priors", [TechniquePriors(), shipped_priors().overheads_alone()]
+)
 
 
 def recorded(axis: str, **effects: Effect) -> TechniquePriors:
@@ -25,14 +27,15 @@ def test_priors_of_a_recorded_value_are_as_recorded():
 def test_priors_of_an_unrecorded_budget_follow_recorded_ones():
     slow = Effect(log_time=0.4, deviation=0.1, models=3)
     priors = TechniquePriors(effects={"activations": {"budget_0.2": slow}})
-    usual = unrecorded.expectation("activations", "budget_0.3").log_time
-    near = priors.of("activations", "budget_0.3")
+    near, far = (priors.of("activations", name) for name in ("budget_0.3", "budget_0.9"))
+    usual, usual_far = (
+        unrecorded.expectation("activations", name).log_time
+        for name in ("budget_0.3", "budget_0.9")
+    )
     assert usual < near.log_time < slow.log_time
     assert near.models == 0
     # The further away, the less it says.
-    far = priors.of("activations", "budget_0.9")
-    moved = near.log_time - usual
-    assert far.log_time - unrecorded.expectation("activations", "budget_0.9").log_time < moved
+    assert far.log_time - usual_far < near.log_time - usual
 
 
 def test_priors_of_unrecorded_budgets_grow_with_what_is_recomputed():
@@ -62,17 +65,17 @@ def test_priors_of_similar_values_are_as_wide_as_those_differ():
     assert wide.of(*name).deviation > narrow.of(*name).deviation
 
 
-def test_priors_without_tables_expect_no_speed():
-    effect = TechniquePriors().of("compile", "inductor")
+@WITHOUT_TABLES
+def test_priors_without_tables_expect_overheads_but_no_speed(priors):
+    assert priors.of("precision", "bf16").log_time == 0.0
+    effect = priors.of("compile", "inductor")
     assert (effect.log_time, effect.models) == (0.0, 0)
-    assert effect.overhead_seconds > 0
+    assert effect.overhead_seconds > 30
     assert effect.deviation > shipped_priors().of("loop", "trainer_async").deviation
 
 
-@pytest.mark.parametrize("priors", [TechniquePriors(), shipped_priors().overheads_alone()])
-def test_priors_without_tables_know_that_checkpointing_is_more_work(
-    priors,
-):
+@WITHOUT_TABLES
+def test_priors_without_tables_know_that_checkpointing_is_more_work(priors):
     effect = priors.between("activations", "keep", "checkpoint")
     assert 0 < effect.deviation < effect.log_time
     back = priors.between("activations", "checkpoint", "keep")
@@ -83,12 +86,6 @@ def test_values_without_tables_share_the_uncertainty_of_their_reference():
     assert TechniquePriors().correlation("precision", "bf16", "tf32") == 0.5
     assert TechniquePriors().correlation("precision", "bf16", "bf16") == 1.0
     assert shipped_priors().correlation("precision", "bf16", "tf32") == 0.0
-
-
-def test_priors_for_a_machine_without_gpu_keep_overheads_alone():
-    own = shipped_priors().overheads_alone()
-    assert own.of("precision", "bf16").log_time == 0.0
-    assert own.of("compile", "inductor").overhead_seconds > 30
 
 
 def test_priors_between_two_fast_precisions_are_narrow():
