@@ -44,7 +44,7 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
 def remove_abandoned_locks(begun_since: float = math.inf) -> None:
     """Remove the locks of builds that were killed: later builds of the op would wait for ever.
 
-    The build may run on another node that shares the folder. So a lock must be older than any build
+    Another node that shares the folder may be building. So a lock must be older than any build
     takes, or made since ``begun_since``, the Unix time when a killed trial began.
     """
     for lock in map(Path, unheld_build_locks()):

@@ -20,10 +20,8 @@ PREFIXES = (SLOT_PREFIX, PARENTS_PREFIX, RAY_PREFIX, TUNE_PREFIX)
 
 @contextlib.contextmanager
 def own_folder(prefix: str, parent: str | None = None) -> Iterator[Path]:
-    """A new folder in ``parent`` (None: of temporary files), removed at the end of the context.
-
-    It is locked while this process or a child lives. Unlocked ones of its prefix are removed.
-    """
+    """A new folder in ``parent`` (None: of temporary files), removed at the end, and locked while
+    this process or a child lives. Unlocked ones of its prefix are removed."""
     remove_abandoned(prefix, parent)
     unnamed = Path(tempfile.mkdtemp(prefix=f"new-{prefix}", dir=parent))
     with _locked(unnamed):

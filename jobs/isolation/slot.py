@@ -31,10 +31,8 @@ _STATES = {
 
 
 class SlotDiedError(RuntimeError):
-    """The parent ended or hung without an answer: a fault of the machine, not of the trial.
-
-    ``rule`` is one of ``jobs.infrastructure.RULES``, or empty if the trial may have ended it.
-    """
+    """The parent ended or hung without an answer: a fault of the machine, not of the trial. Its
+    rule (``jobs.infrastructure.RULES``) is empty if the trial may have ended it."""
 
     def __init__(self, reason: str, rule: str = "") -> None:
         super().__init__(reason)

@@ -13,10 +13,8 @@ from pathlib import Path
 
 
 def keep_bytecode() -> None:
-    """Have this process and those that it starts keep their bytecode in the user's cache folder.
-
-    Not if torch has bytecode already, if the user has chosen a folder, or if it cannot be written.
-    """
+    """Have this process and those that it starts keep their bytecode in the user's cache folder,
+    unless torch has bytecode, the user has chosen a folder, or it cannot be written."""
     if not sys.dont_write_bytecode or sys.pycache_prefix is not None:
         return
     # torch has the most source: its bytecode stands for that of all packages.

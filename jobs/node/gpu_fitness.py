@@ -46,9 +46,7 @@ def dead() -> str:
 
 def is_in_use(processes: int, used_bytes: int, waiting: int = 0) -> bool:
     """Whether others use a GPU, by its processes, or by the memory where NVML hides them.
-
-    ``waiting`` is how many processes of ours may hold a bare CUDA context.
-    """
+    ``waiting`` processes of ours may hold a bare CUDA context."""
     return processes > waiting or used_bytes > (1 + waiting) * IDLE_BYTES
 
 

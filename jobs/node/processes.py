@@ -42,11 +42,9 @@ def process_variables(cpus: int) -> dict[str, str]:
 def probe(
     command: Sequence[str], timeout_seconds: float, env: Mapping[str, str] | None = None
 ) -> str:
-    """Run a command; returns what it printed.
-
-    Raises RuntimeError with the last line of its stderr or its exit status if it failed, and at the
-    time limit. ``subprocess.run`` would wait for ever for a process that waits for a dead driver.
-    """
+    """What a command printed. Raises RuntimeError with the last line of its stderr or its exit
+    status if it failed, and at the time limit."""
+    # ``subprocess.run`` would wait for ever for a process that waits for a dead driver.
     process = subprocess.Popen(
         command,
         env=env,

@@ -52,11 +52,8 @@ class Gpu:
 
 
 def load_gpu(name: str) -> Gpu:
-    """The constants of a GPU by name, or of the first in a file of ``doctor --calibrate``.
-
-    Constants that a card or such a file lacks (libraries, workspaces) have the H200's values.
-    Raises ValueError, with the valid names, if there is no such GPU or file.
-    """
+    """The constants of a GPU by name, or of the first in a file of ``doctor --calibrate``; those
+    that it lacks (libraries, workspaces) are the H200's. Raises ValueError with the valid names."""
     path = FOLDER / f"{name.lower()}.yaml"
     if path.is_file():
         return Gpu(name=name.lower(), **yaml.safe_load(path.read_text(encoding="utf-8")))
@@ -68,7 +65,6 @@ def load_gpu(name: str) -> Gpu:
             constants["cublas_workspace_bytes"] = 2 * 4 * MIB + 8 * 16 * KIB
         return _completed(constants, name.lower(), _CARDS.name)
     if Path(name).is_file():
-        # The file is a list of GPUs. Take the first.
         measured = (yaml.safe_load(Path(name).read_text(encoding="utf-8")) or [{}])[0]
         return _completed(measured, str(measured.get("device", name)), name)
     choices = ", ".join(known_gpus())

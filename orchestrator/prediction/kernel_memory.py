@@ -113,27 +113,22 @@ def _last_power_of_2(size: int) -> int:
 
 
 def embedding_backward_bytes(gpu: Gpu, indices: int, rows: int, width: int) -> int:
-    """Sorted indices and partial rows of ``embedding_dense_backward``.
-
-    Small inputs take another kernel. Each partial sum has ten indices, as in
-    aten/src/ATen/native/cuda/Embedding.cu and EmbeddingBackwardKernel.cu.
-    """
-    if indices <= 3072:
+    """Sorted indices and partial rows of ``embedding_dense_backward``, after
+    aten/src/ATen/native/cuda/Embedding.cu and EmbeddingBackwardKernel.cu."""
+    if indices <= 3072:  # another kernel
         return 0
+    # Each partial sum has ten indices.
     partial_rows = indices // 10 + min(indices, rows)
     index_bytes = 8 * (5 * indices + partial_rows)
     return index_bytes + FLOAT_BYTES * partial_rows * (-(-width // _WARP) * _WARP)
 
 
 def layer_norm_backward_bytes(gpu: Gpu, rows: int, width: int, element: int) -> int:
-    """Partial sums of a weight's or bias's gradient if very many rows are normalized.
-
-    A block has 32 rows, as in ``LaunchGammaBetaBackwardCUDAKernel`` in
-    aten/src/ATen/native/cuda/layer_norm_kernel.cu.
-    """
+    """Partial sums of a weight's or bias's gradient if very many rows are normalized, after
+    ``LaunchGammaBetaBackwardCUDAKernel`` in aten/src/ATen/native/cuda/layer_norm_kernel.cu."""
     if rows <= 2**16 or width // _WARP >= gpu.multiprocessors // 2:
         return 0
-    # A row of partial sums for each block; the grid is kept below 2**15 blocks.
+    # A row of partial sums for each block of 32 rows; the grid is kept below 2**15 blocks.
     blocks = min(2**15 // -(-width // _WARP), -(-rows // _WARP))
     return element * width * blocks
 
@@ -153,17 +148,13 @@ def cudnn_attention_backward_bytes(
 def efficient_attention_backward_bytes(
     gpu: Gpu, batch: int, heads: int, queries: int, keys: int, width: int, element: int
 ) -> int:
-    """Row sums, and query gradients in 32 bits in whole tiles of 64 × 64 with a lock each.
-
-    Before these, the product of 32-bit outputs with their gradients; for wide 16-bit heads also
-    accumulators of keys and values. The source is
-    aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h.
-    """
+    """Row sums, and query gradients in 32 bits in whole tiles of 64 × 64 with a lock each, after
+    aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h."""
     row_sums = FLOAT_BYTES * batch * heads * queries
     tiles = batch * heads * -(-queries // 64) * -(-width // 64)
     tile_bytes = FLOAT_BYTES * tiles * (64 * 64 + 4)
     if element == FLOAT_BYTES:
-        # The product is free again before the tiles are taken.
+        # The product of outputs with their gradients is free again before the tiles are taken.
         product = row_sums * width
         return 2 * row_sums + max(product, tile_bytes)
     if width <= 64:

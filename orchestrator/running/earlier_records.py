@@ -59,7 +59,6 @@ class EarlierRecords:
         finals = (record.environment for record in self.wanted.values() if record.outcome.is_final)
         outdated = [environment for environment in finals if environment not in environments]
         today = environments[0]
-        # The keys of the entries that one of the two has, and the other has not.
         differing = {
             name
             for earlier in outdated

@@ -68,11 +68,8 @@ def screened_cluster(address: str | None, resources: Resources) -> Iterator[Scre
 def only_fit(
     cluster: Cluster, measurement: Measurement = calibration.calibrate_briefly
 ) -> Iterator[Screening]:
-    """Measure the GPUs, and keep trials off the slow and broken ones while the context lasts.
-
-    A single GPU of its model is not measured. If all of a model are slow or broken, trials run on
-    them all the same, with a note.
-    """
+    """Measure the GPUs, and keep trials off the slow and broken ones during the context, unless all
+    of a model are, which a note says. A single GPU of its model is not measured."""
     nodes = []
     for part in cluster.by_hardware():
         if part.gpus > 1:

@@ -55,11 +55,8 @@ class Guard:
 
     @contextlib.contextmanager
     def limit(self, seconds: float, late: str, *, ended: str) -> Iterator[None]:
-        """End this process with the sentence ``late`` and status 1 if the context takes longer.
-
-        If Ray's C++ code ends this process within the context, the guard prints ``ended``, because
-        Ray's own message helps no user.
-        """
+        """End this process with the sentence ``late`` and status 1 if the context takes longer. The
+        guard prints ``ended`` if Ray's C++ code ends it, because Ray's message helps no user."""
         self.tell({"seconds": seconds, "late": late, "ended": ended})
         give_up_at = time.monotonic() + seconds
         with open(os.devnull, "w") as nowhere:

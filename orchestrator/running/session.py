@@ -23,8 +23,7 @@ class Session:
     """Makes sure that every planned trial ends with exactly one record.
 
     ``next_trials`` dispatches trials, ``start`` begins them when a slot is ready, ``ended`` takes
-    their records, and ``requeue`` takes back what a slot could not run. At the end
-    ``write_missing_records`` accounts for every other planned trial.
+    their records, ``requeue`` what a slot could not run. ``write_missing_records`` is the end.
     """
 
     def __init__(
@@ -53,7 +52,6 @@ class Session:
         """The first trial after a tie-break. It was asked for to find the end of the tie-break."""
         self._requeued: deque[tuple[TrialSpec, ...]] = deque()
         self._reusable: dict[str, TrialRecord] = {}
-        """Earlier records that take the place of a measurement."""
         self._second_best: dict[str, TrialRecord] = {}
         """Earlier records to keep only if their trial is not run again."""
         self._unwritten: list[TrialRecord] = []

@@ -103,11 +103,8 @@ class RunFolder:
         return (self.path / RUN).exists()
 
     def describe(self, run: Mapping[str, Any]) -> None:
-        """Write ``run.json``: configuration, command, budgets, baseline, one-time costs.
-
-        Secrets in it are replaced: the folder is shared. An earlier ``run.json`` that cannot be
-        read, because it is damaged or of a newer version, is moved aside.
-        """
+        """Write ``run.json`` without its secrets, because the folder is shared. An earlier one that
+        cannot be read, because it is damaged or of a newer version, is moved aside."""
         self.check_ours()
         self.superseded.remember_run()
         try:

@@ -93,9 +93,8 @@ class _Recording:
 class AllocationRecorder(TorchDispatchMode):
     """Records each operator of a step on tensors without data, and the life of their storages.
 
-    Workspaces of kernels are added where the operator runs. A tensor has no data, so a value read
-    from it is 1, and a condition is false. One condition is true unless ``is_padded``: that all
-    positions of a batch hold tokens. Samples are not packed.
+    A value read from such a tensor is 1, and a condition is false, but for one, which is true
+    unless ``is_padded``: that all positions of a batch hold tokens.
     """
 
     def __init__(self) -> None:

@@ -86,9 +86,8 @@ class Slots:
 class Membership(StatelessPickle, tune.Callback, tune.Stopper):
     """Looks at the cluster every few seconds, and takes the reports about unhealthy GPUs.
 
-    A node that joins is used if trials are planned for its GPU model. If trials are kept on certain
-    nodes, it is first asked for its model. Otherwise Ray places trials on it at once, and its actor
-    reports another model as an unhealthy GPU.
+    A node that joins is used if trials are planned for its GPU model. It is asked for its model if
+    trials are kept on certain nodes. Otherwise its actor reports another model.
     """
 
     def __init__(

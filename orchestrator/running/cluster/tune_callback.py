@@ -19,11 +19,9 @@ from orchestrator.running.session import Session
 
 
 class TuneCallback(StatelessPickle, TrialProgressCallback):
-    """Starts our trials on their slots, and hands every record to the session as it arrives.
-
-    It replaces Tune's own progress callback, which would keep every trial and its last result in
-    memory. A trial whose actor was lost gets a record with this ``environment``.
-    """
+    """Starts our trials on their slots, and hands every record to the session as it arrives. It
+    replaces Tune's own progress callback, which would keep every trial and its last result in
+    memory. A trial whose actor was lost gets a record with this ``environment``."""
 
     def __init__(
         self,
@@ -80,11 +78,9 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
         trial.storage = self._first_ended.storage
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """An actor died. Its unfinished trials start again in another Tune trial, twice at most.
-
-        After that the trial that the actor ran gets a record: it crashed. Tune's own recovery gives
-        up on a trial whose actor dies before the start.
-        """
+        """An actor died. Its unfinished trials start again in another Tune trial, twice at most;
+        then the one that it ran has crashed. Tune's own recovery gives up on a trial whose actor
+        dies before the start."""
         unended = self._searcher.forget(trial.trial_id)
         if unended:
             # The actor ran the first of them. The others had not started, so they lost nothing.
