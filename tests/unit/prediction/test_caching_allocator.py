@@ -15,13 +15,8 @@ from orchestrator.units import MIB
 
 def test_rounded_and_segment_bytes_follow_pytorch():
     assert [rounded(size) for size in (1, 512, 513)] == [512, 512, 1024]
-    assert [segment_bytes(size) // MIB for size in (512, MIB, MIB + 512, 10 * MIB, 11 * MIB)] == [
-        2,
-        2,
-        20,
-        10,
-        12,
-    ]
+    sizes = (512, MIB, MIB + 512, 10 * MIB, 11 * MIB)
+    assert [segment_bytes(size) // MIB for size in sizes] == [2, 2, 20, 10, 12]
 
 
 def test_allocate_small_remainder_counts_as_allocated():

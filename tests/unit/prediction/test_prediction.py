@@ -27,13 +27,7 @@ def test_refused_trial_fits_no_card_whatever_its_memory():
 
 def test_card_of_an_older_generation_is_no_yes_if_its_attention_needs_more():
     size = Figure(bytes=4 * GIB, low=4 * GIB, high=4 * GIB)
-    prediction = Prediction(
-        trial_id="0123456789ab",
-        choices={},
-        allocated=size,
-        reserved=size,
-        device=size,
-        needs_ampere=True,
-    )
+    figures = {"allocated": size, "reserved": size, "device": size}
+    prediction = Prediction(trial_id="0123456789ab", choices={}, needs_ampere=True, **figures)
     assert prediction.cards[16] == "maybe"
     assert {fit for card, fit in prediction.cards.items() if card != 16} == {"yes"}

@@ -7,16 +7,12 @@ from typing import Any
 import pytest
 import yaml
 
-from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.unsupported import unpredictable
 from tests.conftest import build_tiny_spec
 from tests.support.commands import ROOT
 from tests.support.config_files import config_of
 from tests.support.vision_models import tiny_vision_model
-
-TRIALS = plan(load_config(ROOT / "configs/all_techniques.yaml")).trials
-
 
 TECHNIQUES = (ROOT / "tests/golden/unpredicted.txt").read_text().splitlines()
 """Choices -> a part of the reason, or predicted."""
@@ -34,11 +30,6 @@ def test_unpredictable_are_experts_that_the_user_chooses(tmp_path):
     plain, grouped = plan(config_of(tmp_path, text)).trials
     assert not unpredictable(plain)
     assert unpredictable(grouped)
-
-
-def test_unpredictable_is_every_compiled_trial():
-    predictable = {trial.choices["compile"] for trial in TRIALS if not unpredictable(trial)}
-    assert predictable == {"none"}
 
 
 def test_super_offload_of_an_own_deepspeed_file_is_not_predicted():

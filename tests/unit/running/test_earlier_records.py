@@ -10,11 +10,12 @@ import pytest
 from jobs.record import TrialRecord, with_provenance
 from jobs.spec import FollowUp, Purpose, TrialSpec
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
-from orchestrator.running.nodes import Cluster, Node, NoSuchGpuError
+from orchestrator.running.nodes import Cluster, NoSuchGpuError
 from orchestrator.search.per_gpu_model import for_gpu_model
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import read_run
 from tests.conftest import build_tiny_spec
+from tests.support.fake_ray import node_of
 from tests.support.records import ended
 
 PLAN = [build_tiny_spec(repeat=number) for number in range(4)]
@@ -52,10 +53,8 @@ def test_records_of_other_trials_move_aside_and_are_counted(folder):
     assert set(earlier.wanted) == set(folder.records()) == {PLAN[1].trial_id}
     moved = files_of(Path(earlier.moved_to))
     assert moved == {f"{PLAN[0].trial_id}.json": before[f"{PLAN[0].trial_id}.json"]}
-    (sentence,) = earlier.sentences()
-    assert sentence == (
-        f"1 earlier record of another plan: moved to {earlier.moved_to}, not deleted"
-    )
+    moved_to = f"moved to {earlier.moved_to}, not deleted"
+    assert list(earlier.sentences()) == [f"1 earlier record of another plan: {moved_to}"]
 
 
 def test_fresh_sweep_moves_every_record_log_and_table_aside(folder):
@@ -110,18 +109,7 @@ def test_run_json_that_cannot_be_read_is_kept(content, folder):
     assert read_run(folder.path).name == "x"
 
 
-NO_GPU = Cluster(
-    nodes=(
-        Node(
-            node_id="n",
-            address="here",
-            gpus=0,
-            cpus=2,
-            host_bytes=2**30,
-            environment={"cpu_model": "EPYC"},
-        ),
-    )
-)
+NO_GPU = Cluster(nodes=(node_of(""),))
 
 
 def test_run_of_gpu_rows_is_refused_without_a_gpu(folder):

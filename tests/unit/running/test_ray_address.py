@@ -6,25 +6,24 @@ from orchestrator.planning.config import SweepConfig
 from orchestrator.planning.prechecks import mistakes
 from orchestrator.running.early_start import checked_config
 from orchestrator.running.options import VerbOptions
-from orchestrator.running.ray_address import is_elsewhere
+from orchestrator.running.ray_address import is_elsewhere, ray_address
 from tests.support.config_files import config_of
 
 
 @pytest.mark.parametrize(
-    ("address", "variable", "elsewhere"),
+    ("address", "variable", "joined"),
     [
-        (None, "", False),
-        ("local", "", False),
-        ("local", "auto", False),
-        (None, "local", False),
-        ("auto", "", True),
-        ("10.0.0.1:6379", "", True),
-        (None, "10.0.0.1:6379", True),
+        (None, "", "local"),
+        ("local", "auto", "local"),
+        (None, "local", "local"),
+        ("auto", "10.0.0.1:6379", "auto"),
+        (None, "10.0.0.1:6379", "10.0.0.1:6379"),
     ],
 )
-def test_local_is_the_only_address_of_this_machine_alone(monkeypatch, address, variable, elsewhere):
+def test_cluster_is_joined_only_where_it_is_named(monkeypatch, address, variable, joined):
     monkeypatch.setenv("RAY_ADDRESS", variable)
-    assert is_elsewhere(address) == elsewhere
+    assert ray_address(address) == joined
+    assert is_elsewhere(address) == (joined != "local")
 
 
 @pytest.mark.parametrize(("address", "elsewhere"), [("local", False), ("auto", True)])

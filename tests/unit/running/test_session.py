@@ -78,6 +78,8 @@ def test_session_with_spent_budget_starts_nothing_more(tmp_path):
     assert sweep.session.start(ahead) == ()
     assert sweep.session.next_trial() is None
     assert sweep.session.finished
+    sweep.session.interrupt()
+    assert sweep.session.close_reason is CloseReason.TIME_BUDGET, "the first reason stays"
     sweep.session.ended(record_of(first))
     sweep.session.write_missing_records()
     expected = {trial.trial_id: (Outcome.SKIPPED, "time_budget") for trial in TRIALS}
@@ -101,11 +103,9 @@ def test_trial_that_takes_longer_than_its_search_allows_is_skipped_as_too_slow(t
     assert sweep.session.seconds_for([second]) == 10.0
     sweep.session.ended(record_of(second, Outcome.TIMED_OUT, seconds=10.0))
     records = sweep.folder.records()
-    assert (records[first.trial_id].outcome, records[first.trial_id].rule) == (
-        Outcome.SKIPPED,
-        TOO_SLOW,
-    )
-    assert records[first.trial_id].reason.endswith("20 s, and it was still in phase steps")
+    slow = records[first.trial_id]
+    assert (slow.outcome, slow.rule) == (Outcome.SKIPPED, TOO_SLOW)
+    assert slow.reason.endswith("20 s, and it was still in phase steps")
     assert records[second.trial_id].rule == "time_budget"
     own_timeout = third.measure.timeout_seconds
     sweep.session.ended(record_of(third, Outcome.TIMED_OUT, seconds=own_timeout))
@@ -126,16 +126,6 @@ def test_interrupted_session_lets_running_trials_finish(sweep):
     assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}
 
 
-def test_first_reason_to_close_stays(tmp_path):
-    sweep = Sweep(tmp_path, budget=10.0)
-    sweep.clock.now += 11.0
-    assert sweep.session.next_trial() is None
-    sweep.session.interrupt()
-    sweep.session.write_missing_records()
-    assert {rule for _, rule in sweep.outcomes().values()} == {"time_budget"}
-    assert sweep.session.close_reason is CloseReason.TIME_BUDGET
-
-
 @pytest.mark.parametrize("reason", CloseReason)
 def test_close_reason_is_the_rule_and_a_sentence(reason, sweep):
     sweep.session.close(reason)
@@ -145,12 +135,8 @@ def test_close_reason_is_the_rule_and_a_sentence(reason, sweep):
     assert record.reason.endswith("before this trial could start")
 
 
-REPEATED_BY_A_SECOND_RUN = {
-    Outcome.CRASHED,
-    Outcome.FAILED,
-    Outcome.TIMED_OUT,
-    Outcome.HOST_OUT_OF_MEMORY,
-}
+REPEATED_BY_A_SECOND_RUN = {Outcome.CRASHED, Outcome.FAILED, Outcome.TIMED_OUT}
+REPEATED_BY_A_SECOND_RUN |= {Outcome.HOST_OUT_OF_MEMORY}
 
 
 @pytest.mark.parametrize("outcome", Outcome)
@@ -312,14 +298,6 @@ class MakesTrials(Grid):
         return ()
 
 
-def test_search_that_makes_its_trials_meets_earlier_records(tmp_path):
-    sweep = Sweep(tmp_path, make=MakesTrials)
-    earlier = {spec.trial_id: record_of(spec) for spec in TRIALS[:2]}
-    assert sweep.session.reuse(earlier, [HERE], resume=True) == 0
-    assert dispatch(sweep) == TRIALS[2]
-    assert sweep.session.reused == 2
-
-
 class ChoosesFromASpace(MakesTrials):
     """A search whose plan is a space to choose from."""
 
@@ -327,12 +305,15 @@ class ChoosesFromASpace(MakesTrials):
         return spec in TRIALS
 
 
-def test_search_of_a_space_gets_all_earlier_records_at_once(tmp_path):
-    sweep = Sweep(tmp_path, make=ChoosesFromASpace)
+@pytest.mark.parametrize(("make", "at_once"), [(MakesTrials, 0), (ChoosesFromASpace, 2)])
+def test_search_that_makes_its_trials_meets_earlier_records(make, at_once, tmp_path):
+    """When it asks for them; at once, if they are of its space."""
+    sweep = Sweep(tmp_path, make=make)
     unplanned = build_tiny_spec(repeat=99)
     earlier = {spec.trial_id: record_of(spec) for spec in (*TRIALS[:2], unplanned)}
-    assert sweep.session.reuse(earlier, [HERE], resume=True) == 2
+    assert sweep.session.reuse(earlier, [HERE], resume=True) == at_once
     assert dispatch(sweep) == TRIALS[2]
+    assert sweep.session.reused == 2
 
 
 class PrefersAnEarlierTrial(MakesTrials):

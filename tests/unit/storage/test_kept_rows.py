@@ -33,8 +33,7 @@ def folder(published: Path, tmp_path: Path) -> Path:
 
 
 def rows(folder: Path) -> int:
-    ids = trial_ids_in_file(folder / "trials.parquet")
-    return len(ids)
+    return len(trial_ids_in_file(folder / "trials.parquet"))
 
 
 def test_report_refuses_to_lose_rows_and_names_the_records(folder, capsys):

@@ -1,36 +1,11 @@
-"""Which cluster a sweep joins: the one that is named, and no other that runs on this machine."""
+"""A Ray that cannot be joined, or fails, is a sentence."""
 
 import socket
-from typing import Any
 
 import pytest
 
 from orchestrator.running.cluster import connection
 from orchestrator.running.nodes import ClusterError
-
-
-@pytest.mark.parametrize(
-    ("address", "environment", "joined"),
-    [
-        (None, "", "local"),
-        (None, "10.0.0.1:6379", "10.0.0.1:6379"),
-        ("auto", "10.0.0.1:6379", "auto"),
-    ],
-)
-def test_cluster_is_joined_only_where_it_is_named(address, environment, joined, monkeypatch):
-    addresses: list[Any] = []
-
-    def refuse(**options: Any) -> None:
-        addresses.append(options["address"])
-        raise ConnectionError
-
-    monkeypatch.setenv("RAY_ADDRESS", environment)
-    monkeypatch.setattr(connection.ray, "is_initialized", lambda: False)
-    monkeypatch.setattr(connection.ray, "init", refuse)
-    monkeypatch.setattr(connection, "why_unreachable", lambda address: "")
-    with pytest.raises(ClusterError), connection.connected(address):
-        pass
-    assert addresses == [joined]
 
 
 def test_cluster_that_does_not_answer_is_a_sentence(monkeypatch):

@@ -142,16 +142,8 @@ class Sweep:
 
     def report(self, trial: FakeTuneTrial, problem: GpuProblem, **given: str) -> bool:
         """The trial's actor reports an unfit GPU; returns whether Tune is to stop the trial."""
-        gpu = UnhealthyGpu(
-            problem=problem,
-            **{
-                "reason": "Xid 79",
-                "planned_model": "H200",
-                "gpu": "GPU 0 of here",
-                "node_id": "H200",
-                **given,
-            },
-        )
+        where = {"planned_model": "H200", "gpu": "GPU 0 of here", "node_id": "H200"}
+        gpu = UnhealthyGpu(problem=problem, **{"reason": "Xid 79", **where, **given})
         result = {UNHEALTHY: gpu, "done": not gpu.reason}
         is_stopped = self.membership(trial.trial_id, result)
         self.callback.on_trial_result(0, [], trial, result)
@@ -343,12 +335,8 @@ def test_trial_that_loses_its_actor_is_repeated_twice_at_most(tmp_path):
 def test_tie_break_that_loses_its_actor_goes_on_where_it_was(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 1})
     trial = sweep.suggest("a")
-    given = [
-        *sweep.searcher._specs["a"],
-        *sweep.session.next_trials(),
-        *sweep.session.next_trials(),
-    ]
-    sweep.searcher._specs["a"] = tuple(given)
+    further = (*sweep.session.next_trials(), *sweep.session.next_trials())
+    sweep.searcher._specs["a"] += further
     sweep.callback.on_trial_start(0, [], trial)
     sweep.session.ended(ended(PLAN[0]))
     sweep.callback.on_trial_error(0, [], trial)

@@ -11,15 +11,9 @@ import psutil
 import pytest
 
 from jobs.spec import TrialSpec
+from orchestrator.running.cluster import slot_watch
 from orchestrator.running.cluster.messages import Assignment, SlotProcess
-from orchestrator.running.cluster.slot_watch import (
-    ANSWER_SECONDS,
-    START_SECONDS,
-    SlotWatch,
-    allowance_seconds,
-    kill_tree,
-    start_ticks_of,
-)
+from orchestrator.running.cluster.slot_watch import ANSWER_SECONDS, START_SECONDS, SlotWatch
 from tests.conftest import build_tiny_spec
 from tests.support.clock import Clock
 
@@ -102,9 +96,10 @@ def test_actor_that_stops_between_two_trials_is_killed():
 def test_allowance_ends_with_the_time_budget():
     spec = build_tiny_spec(timeout_seconds=TIMEOUT)
     longer = build_tiny_spec(timeout_seconds=90)
-    assert allowance_seconds(assignment(spec, longer)) == 180 + ANSWER_SECONDS
-    assert allowance_seconds(assignment(spec, seconds_left=10)) == 20 + ANSWER_SECONDS
-    assert allowance_seconds(assignment()) == ANSWER_SECONDS
+    allowance = slot_watch.allowance_seconds
+    assert allowance(assignment(spec, longer)) == 180 + ANSWER_SECONDS
+    assert allowance(assignment(spec, seconds_left=10)) == 20 + ANSWER_SECONDS
+    assert allowance(assignment()) == ANSWER_SECONDS
 
 
 def test_slots_that_never_start_end_the_sweep():
@@ -132,9 +127,10 @@ def test_stopped_process_is_killed_with_what_it_started():
         while not (children := parent.children()):
             pass
         os.kill(process.pid, signal.SIGSTOP)
-        kill_tree(process.pid, start_ticks_of(process.pid) + 1)
+        ticks = slot_watch.start_ticks_of(process.pid)
+        slot_watch.kill_tree(process.pid, ticks + 1)
         assert parent.is_running(), "another process has that number"
-        kill_tree(process.pid, start_ticks_of(process.pid))
+        slot_watch.kill_tree(process.pid, ticks)
         process.wait(10)
         psutil.wait_procs(children, timeout=10)
         assert not children[0].is_running() or children[0].status() == psutil.STATUS_ZOMBIE
