@@ -74,14 +74,12 @@ class _EventTreeReader:
     def __init__(self, device: str, counted_operators: frozenset[str]) -> None:
         self._device = device
         self._counted_operators = counted_operators
-        self._module_of_node: dict[int, str] = {}
-        """Autograd sequence number -> class of the module whose forward pass made the node."""
+        self._module_of_node: dict[int, str] = {}  # by autograd's sequence number
         self.memory_events: list[MemoryEvent] = []
         self.work: list[Work] = []  # operators of the host; filled on a CPU only
         self.calls: list[Call] = []
         self.phases: list[PhaseSpan] = []
-        self.launchers: dict[int, _Launcher] = {}
-        """Correlation id -> the operator that launched kernels under this id."""
+        self.launchers: dict[int, _Launcher] = {}  # by correlation id
 
     def walk(self, root: Any) -> None:
         """Read an event and everything inside it, in order of time."""

@@ -125,13 +125,13 @@ def _pack_in_4_bits(module: Any, name: str, config: Any) -> None:
 
 
 def _pack_in_8_bits(module: Any, name: str) -> None:
-    """Replace a parameter by 8-bit codes with one scale per row, which are multiplied when read."""
+    """Replace a parameter by 8-bit codes with a scale per row, which are multiplied when read."""
     import torch
     from bitsandbytes import functional
     from torch.nn.utils import parametrize
 
     class Dequantized(torch.nn.Module):
-        """The 16-bit values of the codes. bitsandbytes has this for 4 bits only."""
+        """The values of the codes; bitsandbytes has this for 4 bits only."""
 
         @torch.no_grad()
         def forward(self, codes: torch.Tensor) -> torch.Tensor:

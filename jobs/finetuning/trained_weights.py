@@ -31,7 +31,6 @@ def _matching(parameters: Mapping[str, Any]) -> Variant:
 
 
 def _no_expressions(parameters: Mapping[str, Any]) -> str:
-    """Why the patterns can match nothing; empty if they may."""
     import re
 
     patterns = parameters.get("patterns", [])

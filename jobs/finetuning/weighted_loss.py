@@ -33,7 +33,6 @@ def _eaft(parameters: Mapping[str, Any]) -> Variant:
 
 
 def _no_weights(parameters: Mapping[str, Any]) -> str:
-    """Which parameters leave no finite weights above 0; empty if none."""
     if parameters.get("k", 20) < 2:
         return "k must be at least 2: the entropy of a single token is 0, and nothing would train"
     if parameters.get("alpha", 1.0) < 0:

@@ -24,8 +24,7 @@ class Configurations:
         from transformers.configuration_utils import PreTrainedConfig
 
         self.by_name: dict[str, dict[str, Any]] = {}
-        """Name of a class -> its facts, without the keys and defaults that all classes have. Keys
-        with a default or with another name are not repeated among ``keys``."""
+        """Name of a class -> its facts, without the keys and defaults that all classes have."""
         self.of_model_type: dict[str, str] = {}  # model type -> name of its class
         self._mapping = CONFIG_MAPPING
         self._auto = AutoConfig

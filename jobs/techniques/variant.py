@@ -28,8 +28,7 @@ class Variant:
     deepspeed: Mapping[str, Any] | None = None
     model_kwargs: Mapping[str, Any] = field(default_factory=dict)
     hooks: Mapping[str, Hook] = field(default_factory=dict)
-    """Place -> hook, for a technique that needs code; ``jobs.spec.library_settings`` lists the
-    places, and the arguments of a hook at each."""
+    """Place -> hook, for a technique that needs code; see ``jobs.spec.library_settings``."""
     requires: tuple[str, ...] = ()
     """Requirements on the node, such as ``capability>=8.0``; see ``jobs.trial.requirements``."""
     builds: tuple[str, ...] = ()  # DeepSpeed ops to build once per node, before any timing
@@ -37,8 +36,7 @@ class Variant:
     traits: tuple[str, ...] = ()
     """Properties that the rules of ``orchestrator.planning.validity`` check, such as "lomo"."""
     recipe: str = ""
-    """The name of its training in a recipe, if several rows are the same training; empty: the value
-    of the axis."""
+    """The name of its training, if several rows are the same; empty: the value of the axis."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,7 +53,7 @@ class Family:
     extra: Mapping[str, Any] = field(default_factory=dict)
     """Parameter that the class does not have, or declares too widely -> its type."""
     problem: Callable[[Mapping[str, Any]], str] | None = None
-    """Says which parameters contradict each other, and why; empty if none. None: no check."""
+    """Says which parameters contradict each other, and why; empty if none."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,8 +63,7 @@ class NamePattern:
     form: str  # the form of the names, as the documentation writes it: ``budget_<share>``
     doc: str
     pattern: str
-    """A regular expression for whole names. It must mean the same in Python and in JavaScript, and
-    must allow one spelling only for each number."""
+    """Of whole names, in Python and in JavaScript; it allows one spelling for each number."""
     variant: Callable[[str], Variant]  # the row of a name that ``pattern`` matches
 
 

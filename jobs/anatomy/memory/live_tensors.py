@@ -41,7 +41,7 @@ def live_tensors(model: Any, optimizer: Any, reference: Any = None) -> list[Live
     by_address: dict[int, LiveTensor] = {}
     for name, value in _named_values(model, optimizer, reference):
         for tensor in nested_tensors(value):
-            # Views share a storage, and only the storage takes memory.
+            # Only the storage takes memory, which views share.
             storage = tensor.untyped_storage()
             address, nbytes = storage.data_ptr(), storage.nbytes()
             # bitsandbytes marks managed memory as paged.

@@ -62,14 +62,13 @@ def checked_sft(parameters: Mapping[str, Any]) -> dict[str, Any]:
 def checked_dpo(trainer: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
     """A copy of ``parameters`` of ``DPOConfig``, if a trial may set all of them.
 
-    Raises ValueError for a ``trainer`` other than "dpo", for a parameter that a trial may not set,
-    and for parameters that contradict each other.
+    Raises ValueError for another ``trainer`` than "dpo", and for parameters that a trial may not
+    set or that contradict each other.
     """
     if trainer != "dpo":
         raise ValueError(f"{trainer!r:.40} is not a preference trainer")
     _refuse_others(parameters, _DPO, "DPOConfig")
-    problem = contradiction(parameters)
-    if problem:
+    if problem := contradiction(parameters):
         raise ValueError(problem)
     return dict(parameters)
 
@@ -164,10 +163,7 @@ def sft_config(fields: Mapping[str, Any], *, batching: str, parameters: Mapping[
 def dpo_config(
     fields: Mapping[str, Any], *, batching: str, trainer: str, parameters: Mapping[str, Any]
 ) -> Any:
-    """The ``DPOConfig`` for pairs that are prepared and cut already; defaults as in ``sft_config``.
-
-    Raises ValueError for a parameter that a trial may not set.
-    """
+    """The ``DPOConfig`` for pairs that are prepared and cut already; as ``sft_config``."""
     from trl import DPOConfig
 
     given = checked_dpo(trainer, parameters)
@@ -179,8 +175,5 @@ def plain_defaults(config_class: Any) -> dict[str, Any]:
     from transformers import TrainingArguments
 
     plain = {field.name: field.default for field in dataclasses.fields(TrainingArguments)}
-    changed = {}
-    for field in dataclasses.fields(config_class):
-        if field.name in plain and field.default != plain[field.name]:
-            changed[field.name] = plain[field.name]
-    return changed
+    own = {field.name: field.default for field in dataclasses.fields(config_class)}
+    return {name: value for name, value in plain.items() if name in own and own[name] != value}

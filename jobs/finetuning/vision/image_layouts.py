@@ -31,8 +31,7 @@ class ImageLayout:
     """Pairs: tokens of text, then tokens of the image. Several pairs: text divides the image."""
     text_after: int  # tokens of text that close the image
     pixel_values: tuple[int, ...]  # shape of the image's pixels, 32-bit floats
-    is_stacked: bool = False
-    """Whether the batch has a dimension for samples. Otherwise their images follow each other."""
+    is_stacked: bool = False  # whether the batch has a dimension for samples
     masks: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Name -> shape of a mask of ones that comes with the pixels."""
     sizes: Mapping[str, tuple[int, ...]] = field(default_factory=dict)

@@ -69,8 +69,7 @@ class ImageTexts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         distinct = 64 * 2**20 // (4 * int(np.prod(shape)))
         count = min(len(self), max(1, distinct))
         self._pool = torch.from_numpy(rng.standard_normal((count, *shape), dtype=np.float32))
-        # What comes with the pixels is the same for all samples.
-        self._beside: dict[str, torch.Tensor] = {}
+        self._beside: dict[str, torch.Tensor] = {}  # the same for all samples
         for name, size in layout.masks.items():
             self._beside[name] = torch.ones((images * size[0], *size[1:]), dtype=torch.int64)
         for name, values in layout.sizes.items():
@@ -80,7 +79,6 @@ class ImageTexts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
         return len(self._columns["input_ids"])
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        # Texts differ from sample to sample, while images repeat.
         sample = {name: column[index] for name, column in self._columns.items()}
         return {**sample, "pixel_values": self._pool[index % len(self._pool)], **self._beside}
 

@@ -182,13 +182,12 @@ class OffloadingForward:
 
     def __init__(self, context: Any) -> None:
         self._context = context
-        self.tracker: dict[int, Any] = context.tracker
-        """Number of a saved tensor -> the tensor, whether it was moved, and its layout."""
+        self.tracker: dict[int, Any] = context.tracker  # saved tensor, whether it was moved, layout
         self._is_inside = False
         self.moved_bytes = 0  # by the last forward pass
 
     def begin(self, module: Any, inputs: Any) -> None:
-        """Let autograd save its tensors on the host. An evaluation saves none."""
+        """Let autograd save its tensors on the host."""
         import torch
 
         if module.training and torch.is_grad_enabled():

@@ -168,7 +168,7 @@ def _as_autocast(hidden: Any) -> Any:
 
 
 def _mean(total: Any, targets: Any, ignore_index: int, num_items_in_batch: Any) -> Any:
-    """The division of transformers.loss.loss_utils.fixed_cross_entropy, by the labels."""
+    # As in transformers.loss.loss_utils.fixed_cross_entropy.
     if num_items_in_batch is None:
         return total / (targets != ignore_index).sum()
     return total / num_items_in_batch
