@@ -1,7 +1,4 @@
-"""Which batch to train with: the sizes measured for one technique set on one GPU model.
-
-The answers are the largest size, the fastest, the saturation and the best accumulated one.
-"""
+"""Which batch to train with: the sizes measured for one technique set on one GPU model."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -76,10 +73,7 @@ class BatchMeasurement:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BatchSizeResult:
-    """The answers for one technique set on one GPU model.
-
-    Every size was measured by a trial, but ``next_bytes`` is predicted, and ``nearby`` is inferred.
-    """
+    """The answers for one technique set on one GPU model."""
 
     techniques: str
     margin_bytes: int | None

@@ -96,11 +96,7 @@ class Dataset:
 
 
 def load_dataset(run_folder: Path) -> Dataset:
-    """A run from its folder, finished or not.
-
-    Raises FileNotFoundError if the folder holds neither records nor a table, and
-    UnreadableRunError if a file is damaged.
-    """
+    """A run from its folder. Raises FileNotFoundError or UnreadableRunError."""
     contents = read_run_folder(run_folder)
     return build_dataset(contents.trials, contents.losses, run_folder)
 

@@ -1,10 +1,10 @@
-"""Trials in the processes of a slot, as a sweep runs them, and their exported scripts."""
+"""A browser; trials in the processes of a slot, as a sweep runs them, and their scripts."""
 
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import pytest
 
@@ -13,6 +13,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrialSpec
 from orchestrator.export.writing import export
 from tests.conftest import build_tiny_spec
+from tests.support.browser import headless, is_required
 from tests.support.fresh_processes import AS_MEASURED, figures_of
 
 TIMEOUT = 240.0
@@ -24,6 +25,17 @@ class Run(Protocol):
     def __call__(
         self, trial: TrialSpec | Mapping[str, Choice], outcome: Outcome = Outcome.OK
     ) -> TrialRecord: ...
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """A headless Chromium. Skips the tests where there is none, or fails where it is required."""
+    with headless() as running:
+        if running is None and is_required():
+            pytest.fail("BROWSER_TESTS=required, but there is no Chromium", pytrace=False)
+        if running is None:
+            pytest.skip("no Chromium or no playwright on this machine")
+        yield running
 
 
 @pytest.fixture(scope="module")

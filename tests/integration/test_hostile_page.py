@@ -1,6 +1,5 @@
 """A hostile run's page in a real browser: none of its text runs, and no request leaves."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -11,7 +10,7 @@ from jobs.flags import Flag, FlagKind
 from jobs.record import Outcome, TrialRecord
 from orchestrator.reporting.publish import publish
 from tests.support.records import H200, make_anatomy, make_record, write_run
-from tests.support.report_pages import DRAWN, opened, running_browser
+from tests.support.report_pages import DRAWN, opened
 
 CANARY = "document.documentElement.dataset.canary='sang'"
 HOSTILE = (
@@ -24,12 +23,6 @@ HOSTILE = (
     "\u202eevil\x1b[31m\u2028`${alert(1)}`",
 )
 """Texts that would run, load or reorder something where they are read as more than text."""
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with running_browser() as running:
-        yield running
 
 
 def hostile_anatomy(text: str) -> Anatomy:

@@ -23,13 +23,7 @@ from tests.support.records import (
     make_record,
     write_run,
 )
-from tests.support.report_pages import decision, key, opened, ring, running_browser
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with running_browser() as running:
-        yield running
+from tests.support.report_pages import decision, key, opened, ring
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """Views of the report page: its answers on recorded runs, pins, links, lines and colours."""
 
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -10,15 +8,9 @@ from orchestrator.api import load
 from orchestrator.reporting.html import page as html
 from orchestrator.reporting.report import Report
 from tests.support.recorded_runs import RECORDED
-from tests.support.report_pages import opened, running_browser, texts
+from tests.support.report_pages import opened, texts
 
 BERT = "2026-11-20-bert_large-7xh200-part"
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with running_browser() as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -5,23 +5,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from tests.support.browser import headless, is_required
-
 DRAWN = "#chart > svg"
 """What is there as soon as the page has drawn its chart."""
-
-
-@contextmanager
-def running_browser() -> Iterator[Any]:
-    """A headless Chromium. Skips the tests where there is none, or fails where it is required."""
-    with headless() as browser:
-        if browser is None and is_required():
-            pytest.fail("BROWSER_TESTS=required, but there is no Chromium", pytrace=False)
-        if browser is None:
-            pytest.skip("no Chromium or no playwright on this machine")
-        yield browser
 
 
 @contextmanager

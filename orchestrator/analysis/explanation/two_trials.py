@@ -68,8 +68,7 @@ RUNTIME: Mapping[Callable[[Any, Any], bool], tuple[str, ...]] = {
         "dataloader_workers",
         "allocator_retries",
     ),
-    # How well the GPU was used, and the shares of the step in which it waits for the host. They are
-    # small, so even a small difference can explain a speed.
+    # Shares of waiting are small, so even a small difference can explain a speed.
     _are_apart: (
         "MFU",
         "backward / forward",
@@ -77,8 +76,7 @@ RUNTIME: Mapping[Callable[[Any, Any], bool], tuple[str, ...]] = {
         "launch_bound_forward_share",
         "launch_bound_update_share",
     ),
-    # If the power limit holds the clocks down, samples per second = power limit / joules per
-    # sample.
+    # Under a power limit, samples per second = power limit / joules per sample.
     _are_clearly_apart: ("joules_per_sample", "gpu_sm_clock_mhz", "gpu_power_capped_share"),
     _could_be_compiling: ("first_step_seconds",),
 }

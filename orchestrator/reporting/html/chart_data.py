@@ -30,8 +30,7 @@ from orchestrator.reporting.sections.headline import first_budget
 MAX_SIGNS = 12
 """Numbers that have a colour each; more are coloured in bands."""
 MAX_LINES = 7
-"""Lines for the fastest sets of techniques. With the baseline's line there are as many as colours.
-"""
+"""Lines for the fastest sets of techniques; with the baseline's there are as many as colours."""
 _BATCH_AXES = ("micro_batch", "accumulation", "effective_batch")
 Shown = Mapping[str, Sequence[Configuration]]
 """Environment's id -> its configurations that a page shows."""
