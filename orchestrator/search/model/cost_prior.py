@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -35,14 +35,16 @@ class CostPrior:
             [_family(candidate, families, is_time=is_time) for candidate in candidates], int
         )
         """Index of each candidate's optimizer family; -1 for the plan's first optimizer."""
-        reference = candidates[0].trials[0].choices.get(OPTIMIZER)
-        self.extra_means, self._extra_deviations = _extras(
-            families, reference, priors, is_time=is_time
-        )
-        """Both shape (families,), as shares of the smallest measured cost."""
+        self.extra_means = np.zeros(len(families))
+        """Expected extra of each family, as a share of the smallest measured cost."""
+        self._extra_deviations = np.full(len(families), SCALES.extra)
         self.extra_shares = np.ones(len(candidates))
         """Share of an extra that one micro-batch pays, shape (candidates,)."""
         if is_time:
+            reference = candidates[0].trials[0].choices.get(OPTIMIZER)
+            for number, family in enumerate(families):
+                extra = _recorded_extra(family, reference, priors)
+                self.extra_means[number], self._extra_deviations[number] = extra
             # The passes of a step share the optimizer's time. Memory is always paid in full.
             self.extra_shares /= [candidate.accumulation for candidate in candidates]
 
@@ -142,26 +144,17 @@ def _covariances_of_parts(*, is_time: bool) -> tuple[Array, Array]:
     return weights, common
 
 
-def _extras(
-    families: Iterable[OptimizerFamily],
-    reference: Choice,
-    priors: TechniquePriors,
-    *,
-    is_time: bool,
-) -> tuple[Array, Array]:
-    """Expected extra of each family and its deviation, as shares of the smallest measured cost."""
-    extras = []
-    for family in families:
-        extra = (0.0, SCALES.extra)
-        for axis, _, value in family.techniques:
-            if is_time and axis == OPTIMIZER and value is not None and priors.has(axis, value):
-                effect = priors.between(axis, reference, value)
-                deviation = min(SCALES.extra, max(SCALES.least_extra, effect.deviation))
-                # A factor of the time was recorded; the extra is what it adds to a time of 1.
-                extra = (math.expm1(effect.log_time), deviation)
-        extras.append(extra)
-    means, deviations = np.array(extras).reshape(-1, 2).T
-    return means, deviations
+def _recorded_extra(
+    family: OptimizerFamily, reference: Choice, priors: TechniquePriors
+) -> tuple[float, float]:
+    """Expected extra time of an optimizer and its deviation, relative to the smallest time."""
+    for axis, _, value in family.techniques:
+        if axis == OPTIMIZER and value is not None and priors.has(axis, value):
+            effect = priors.between(axis, reference, value)
+            deviation = min(SCALES.extra, max(SCALES.least_extra, effect.deviation))
+            # A factor of the time was recorded; the extra is what it adds to a time of 1.
+            return math.expm1(effect.log_time), deviation
+    return 0.0, SCALES.extra
 
 
 def _family(candidate: Candidate, families: Numbering[OptimizerFamily], *, is_time: bool) -> int:

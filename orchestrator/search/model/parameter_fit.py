@@ -37,9 +37,8 @@ class ParameterFit:
             if step is None:
                 break
             parameters = parameters + step
-            last_loss = loss
-            loss = self.loss(parameters)
-            if last_loss - loss < 1e-3:
+            before, loss = loss, self.loss(parameters)
+            if before - loss < 1e-3:
                 break
         return parameters
 

@@ -149,18 +149,16 @@ class TechniquePriors:
         similar = self._similar(axis, str(value))
         if not similar:
             return prior
-        recorded = [self.effects[axis][name] for name in similar]
-        usual = [unrecorded.expectation(axis, name) for name in similar]
-        unusual = list(zip(recorded, usual, strict=True))
-        times = np.array([effect.log_time - own.log_time for effect, own in unusual])
-        memories = np.array([effect.log_memory - own.log_memory for effect, own in unusual])
+        found = [(self.effects[axis][name], unrecorded.expectation(axis, name)) for name in similar]
+        times = [recorded.log_time - usual.log_time for recorded, usual in found]
+        memories = [recorded.log_memory - usual.log_memory for recorded, usual in found]
         to_similar = np.array([correlation(str(value), name) for name in similar])
-        explained = _weights(similar, [effect.models for effect in recorded], to_similar)
+        explained = _weights(similar, [recorded.models for recorded, _ in found], to_similar)
         # The effect also varies between models. This is assumed to be half of the variance, which
         # similar values do not reduce.
         left = math.sqrt(max(0.5, 1 - float(explained @ to_similar)))
         # If similar values vary more between models than assumed, this value may, too.
-        spread = statistics.fmean(effect.deviation for effect in recorded)
+        spread = statistics.fmean(recorded.deviation for recorded, _ in found)
         return replace(
             prior,
             log_time=prior.log_time + float(explained @ times),
