@@ -2,7 +2,9 @@
 
 import json
 import subprocess
+from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,7 +17,8 @@ from tests.conftest import TINY_BERT, build_tiny_spec
 from tests.integration.conftest import Run
 
 BUILD_TIMEOUT = 1200.0
-"""For DeepSpeed's ops: building them takes five minutes the first time on two busy cores."""
+"""For DeepSpeed's ops: building them takes a minute the first time on two busy cores."""
+ROOT = Path(__file__).parents[2]
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 TINY = {
@@ -25,6 +28,15 @@ TINY = {
     "intermediate_size": 64,
 }
 TINY_DECODER = {**TINY, "num_key_value_heads": 2, "vocab_size": 128, "max_position_embeddings": 16}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick_builds() -> Iterator[None]:
+    """Ops are built quickly for these tests, and kept apart from those that sweeps train with."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("CXX", str(ROOT / "tests/support/quick_compiler/c++"))
+        patch.setenv("TORCH_EXTENSIONS_DIR", str(ROOT / ".pytest_cache/torch_extensions"))
+        yield
 
 
 @pytest.fixture(scope="module")
