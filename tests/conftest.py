@@ -98,9 +98,16 @@ def build_tiny_spec(
 
 def pytest_configure(config: pytest.Config) -> None:
     """Read what the libraries know before the tests, because the first reading takes a while."""
+    gc.disable()  # until all tests are collected: there is little garbage in imports
     # Workers of pytest-xdist start after this, and find it in the cache.
     if not hasattr(config, "workerinput"):
         library_facts.facts()
+
+
+def pytest_collection_finish() -> None:
+    """Libraries stay in memory, so collections of garbage can skip them."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(scope="session")

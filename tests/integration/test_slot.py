@@ -3,11 +3,8 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,13 +12,12 @@ import psutil
 import pytest
 
 from jobs.isolation import prewarm
-from jobs.isolation.slot import Slot, SlotDiedError
-from jobs.record import Outcome, TrialRecord, record_from_json
-from jobs.spec import TrialSpec, to_json
+from jobs.isolation.slot import Slot
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec
 from tests.conftest import build_tiny_spec
 from tests.support.faults import Announcement, has_ended, with_fault
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT = 120.0
 
 
@@ -203,35 +199,7 @@ def test_fresh_process_that_is_killed_is_classified(slot):
     assert (record.outcome, record.phase) == (Outcome.CRASHED, "model")
 
 
-def test_python_m_jobs_prints_a_record(ok_before, good, tmp_path):
-    path = tmp_path / "record.json"
-    path.write_text(json.dumps({"spec": to_json(good), "outcome": "ok"}))
-    done = subprocess.run(
-        [sys.executable, "-m", "jobs", str(path)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    (line,) = done.stdout.splitlines()
-    assert_unharmed(record_from_json(json.loads(line)), ok_before)
-    assert list(tmp_path.iterdir()) == [path]
-
-
-# Parents that end; tests/unit/jobs/isolation/test_slot.py has more of them.
-
-
-def test_parent_killed_during_a_trial_takes_the_trial_along(slot, ok_before, good, announcement):
-    with ThreadPoolExecutor(1) as pool:
-        hanging = with_fault(good, "hang", announce=announcement.path)
-        running = pool.submit(slot.run, hanging, TIMEOUT)
-        pids = announcement.wait()
-        os.kill(pids["parent"], signal.SIGKILL)
-        with pytest.raises(SlotDiedError, match="ended"):
-            running.result()
-    assert has_ended(pids["child"])
-    assert slot.parent_pid is None
-    assert_unharmed(slot.run(good, TIMEOUT), ok_before)
+# A parent that ends; tests/unit/jobs/isolation/test_slot.py has more of them.
 
 
 def test_closing_a_slot_ends_its_parent_and_the_idle_child(slot, good):

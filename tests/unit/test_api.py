@@ -12,7 +12,9 @@ from orchestrator import api
 from orchestrator.cli import VERBS
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
+from orchestrator.running.cluster import run_trials
 from tests.conftest import TINY_CONFIG
+from tests.support.light_slot import LightSlotTrainable
 
 ROOT = Path(__file__).parents[2]
 RUN = ROOT / "docs" / "results" / "2026-11-21-docs_table-h200"
@@ -29,7 +31,9 @@ def test_import_and_help_of_verbs_load_nothing_heavy():
     program = f"""
 import sys, contextlib, io
 from orchestrator import compare, recommend
+from orchestrator.running.cluster import run_trials
 from tests.conftest import TINY_CONFIG
+from tests.support.light_slot import LightSlotTrainable
 for verb in (recommend, compare):
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
         verb.main(["--help"])
@@ -175,6 +179,7 @@ def test_predict_with_an_unknown_id_beside_a_known_one_raises(tmp_path):
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("ray_session")
 def test_sweep_returns_the_run_that_it_measured(tmp_path, monkeypatch):
+    monkeypatch.setitem(run_trials.__kwdefaults__, "trainable", LightSlotTrainable)
     monkeypatch.chdir(tmp_path)
     Path("mini.yaml").write_text(TINY_CONFIG + "measure: {warmup_steps: 1, steps: 2}\n")
     predicted = api.predict("mini.yaml")

@@ -28,7 +28,7 @@ def grid_of(name: str) -> RecordedGrid:
 
 
 @cache
-def replayed(name: str, *, has_predictions: bool = True) -> Replay:
+def replayed(name: str, has_predictions: bool) -> Replay:
     """The frontier search on a recorded table, with its predicted memory or without."""
     grid = grid_of(name)
     return replay(frontier_search(grid, has_predictions=has_predictions), grid.table)
@@ -36,13 +36,13 @@ def replayed(name: str, *, has_predictions: bool = True) -> Replay:
 
 @pytest.mark.parametrize(("name", "has_predictions"), MAX_COST)
 def test_replay_of_a_recorded_grid_finds_the_front_cheaply(name, has_predictions):
-    run = replayed(name, has_predictions=has_predictions)
+    run = replayed(name, has_predictions)
     assert run.height >= 0.99
     assert run.cost <= MAX_COST[name, has_predictions]
 
 
 def test_replay_of_a_quiet_grid_finds_nearly_all_points():
-    assert replayed("bert_large_h200.parquet").recall >= 0.9
+    assert replayed("bert_large_h200.parquet", True).recall >= 0.9
 
 
 def test_replay_with_noise_finds_the_true_front():

@@ -75,26 +75,35 @@ def wait_for_idle_child(slot: Slot) -> int:
 # Parents that do not answer.
 
 
-def test_stopped_parent_during_a_trial_is_killed_and_replaced(note, slot):
-    stopped = slot.parent_pid
+@pytest.mark.parametrize(
+    ("sent", "reason", "rule"),
+    [
+        (signal.SIGSTOP, r"did not answer for 4 s \(it is stopped\)", SLOT_UNRESPONSIVE),
+        (signal.SIGKILL, "ended", ""),
+    ],
+)
+def test_parent_struck_during_a_trial_takes_it_along_and_is_replaced(
+    sent, reason, rule, note, slot
+):
+    struck = slot.parent_pid
 
-    def stop() -> None:
+    def strike() -> None:
         child_in(note)
-        os.kill(stopped, signal.SIGSTOP)
+        os.kill(struck, sent)
 
-    thread = threading.Thread(target=stop)
+    thread = threading.Thread(target=strike)
     thread.start()
     begin = time.monotonic()
-    with pytest.raises(SlotDiedError, match=r"did not answer for 4 s \(it is stopped\)") as died:
+    with pytest.raises(SlotDiedError, match=reason) as died:
         slot.run(trial("hang"), timeout_seconds=600.0)
     thread.join()
     assert time.monotonic() - begin < 60.0, "the trial's own timeout is ten minutes"
-    assert died.value.rule == SLOT_UNRESPONSIVE
-    assert has_ended(stopped)
+    assert died.value.rule == rule
+    assert has_ended(struck)
     assert has_ended(int(note.read_text()))
     record = slot.run(trial(), 60.0)
     assert record.outcome is Outcome.OK
-    assert record.provenance.slot_pid == slot.parent_pid != stopped
+    assert record.provenance.slot_pid == slot.parent_pid != struck
 
 
 def test_parent_that_beats_is_waited_for_longer_than_its_silence(slot):
