@@ -13,7 +13,7 @@ from jobs.record import TrialRecord
 from jobs.spec import Needs, TrialSpec
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.cluster import prepare, run_trials
-from orchestrator.running.earlier_records import refuse_without_gpu, sort_earlier
+from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.early_start import Start
 from orchestrator.running.gpu_screening import Screening
 from orchestrator.running.nodes import Cluster, ClusterError
@@ -92,7 +92,7 @@ def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFol
     hardware = cluster.hardware_by_model()
     earlier = sort_earlier(folder, work.is_wanted, fresh=options.fresh, hardware=hardware)
     budget = _time_budget_seconds(work, start, cluster)
-    # Loggers start first. If one refuses to start, the verb ends before anything is printed.
+    # Loggers first. If one refuses to start, the verb ends before anything is printed.
     loggers = logger_observers(work.config.loggers, folder, work.config.name, work.axes)
     stream = sys.stderr if options.as_json else sys.stdout
     progress = Progress(work.planned, work.axes, stream=stream)
@@ -108,11 +108,15 @@ def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFol
     # The records of combinations that cannot run are written before the first trial.
     for record in work.ruled_out:
         folder.write(record)
-    planned = {} if work.planned is None else {"planned": work.planned}
-    run = run_description(work.config, work.verb) | screening.to_json() | planned
-    run["notes"] = [*screening.notes, *earlier.sentences()]
-    _run_to_end(session, work, cluster, folder, run)
+    _run_to_end(session, work, cluster, folder, _described(work, screening, earlier))
     return session
+
+
+def _described(work: RunRequest, screening: Screening, earlier: EarlierRecords) -> dict[str, Any]:
+    """The content of ``run.json`` before the first trial."""
+    run = run_description(work.config, work.verb) | screening.to_json()
+    run["notes"] = [*screening.notes, *earlier.sentences()]
+    return run if work.planned is None else {**run, "planned": work.planned}
 
 
 def _run_to_end(
