@@ -4,7 +4,7 @@ import random
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from jobs.flags import SHARED, has_any
@@ -14,7 +14,7 @@ from orchestrator.planning.plan import plan
 from orchestrator.storage.record_reader import find_records
 from tests.chaos import judge, page
 from tests.chaos.arena import ROOT, Arena
-from tests.chaos.control import Arm, Control
+from tests.chaos.control import Control
 from tests.chaos.kinds import KINDS, Kind
 from tests.chaos.scene import WAIT_SECONDS, Scene, UnexpectedError
 
@@ -151,8 +151,8 @@ class Campaign:
         control.clear()
         by_trial = {fault.trial_id: fault for fault in faults}
         for trial_id, fault in by_trial.items():
-            arm = Arm(phase=fault.phase, act=fault.kind.act, always=fault.kind.always)
-            control.write(f"armed/{trial_id}", asdict(arm))
+            act = {"act": fault.kind.act, "always": fault.kind.always}
+            control.write(f"armed/{trial_id}", {"phase": fault.phase, **act})
         self._sweeps += 1
         scene = Scene(self._arena, _config(timeout_seconds), f"sweep{self._sweeps}")
         first_seen: dict[str, bytes] = {}

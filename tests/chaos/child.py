@@ -33,11 +33,11 @@ def install() -> None:
 
 def _meet_fault(trial_id: str, phase: str) -> None:
     control = Control()
-    arm = control.armed(trial_id)
-    if arm is None or arm.phase != phase:
+    fault = control.read(f"armed/{trial_id}")
+    if fault is None or fault["phase"] != phase:
         return
-    if arm.act:
-        getattr(faults, arm.act)(None, "", None)
+    if fault["act"]:
+        getattr(faults, fault["act"])(None, "", None)
         return
     parent = os.getppid()
     victim = Victim(
@@ -47,7 +47,7 @@ def _meet_fault(trial_id: str, phase: str) -> None:
         parent=parent,
         actor=faults.parent_of(parent),
     )
-    control.stand_still(victim, always=arm.always)
+    control.stand_still(victim, always=fault["always"])
 
 
 def _pretend(

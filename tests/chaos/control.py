@@ -1,6 +1,7 @@
 """The folder through which a chaos run controls its cluster's processes: small JSON files.
 
-armed/TRIAL    what the trial's child does in which phase
+armed/TRIAL    the fault of the trial's child: "phase"; "act", of ``tests.support.faults`` or "";
+               "always": it meets every attempt of the trial, not only the first
 still/TRIAL    the child that stands still there, until the file is removed
 starts/TRIAL   when and on which node the trial's children began, a line for each
 gpus/NODE      the state of the node's simulated GPU: "" is fit, "foreign" holds another process's
@@ -17,16 +18,6 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Arm:
-    """What a trial's child does in a phase: ``act``, of ``tests.support.faults``, or ""."""
-
-    phase: str
-    act: str
-    always: bool = False
-    """At every attempt of the trial, not only at the first."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,10 +55,6 @@ class Control:
         with contextlib.suppress(FileNotFoundError):
             return json.loads((self.folder / name).read_text())
         return None
-
-    def armed(self, trial_id: str) -> Arm | None:
-        found = self.read(f"armed/{trial_id}")
-        return Arm(**found) if found else None
 
     def stand_still(self, victim: Victim, *, always: bool) -> None:
         """Wait for the turn, and stand still until released."""

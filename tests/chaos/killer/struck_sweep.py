@@ -26,7 +26,7 @@ from orchestrator.running.observers.event_log import LOG
 from orchestrator.storage import layout
 from tests.chaos import judge
 from tests.chaos.killer.outcome import Struck, SweepOutcome
-from tests.chaos.killer.victims import Strike, StrikeError, Target
+from tests.chaos.killer.victims import Strike, StrikeError
 from tests.support.disks import mounted
 
 CODE = Path(__file__).parents[3]
@@ -50,8 +50,10 @@ def planned_trials() -> list[str]:
     return [spec.trial_id for spec in plan(load_config(CONFIG), has_gpu=False).trials]
 
 
-class StruckSweep(Target):
+class StruckSweep:
     """A sweep of the ``planned`` trials in a folder below ``root``."""
+
+    driver: subprocess.Popen[bytes]
 
     def __init__(
         self,
@@ -70,8 +72,10 @@ class StruckSweep(Target):
         self.temporary_disk = root / f"t{number}"
         self._disk = root / f"d{number}"
         self.folder = self._disk / "run"
+        """The only one on its disk."""
         self._log = root / f"run{number}.log"
-        self.finished = {}
+        self.finished: dict[str, bytes] = {}
+        """Trial -> its final record as it was first seen."""
         self.outcome = SweepOutcome(trials=len(planned))
 
     def run(self, kinds: Sequence[Strike]) -> SweepOutcome:
@@ -171,6 +175,16 @@ class StruckSweep(Target):
                 stderr=log,
                 start_new_session=True,
             )
+
+    @property
+    def is_begun(self) -> bool:
+        return (self.folder / "run.json").exists()
+
+    def has_ended(self, seconds: float) -> bool:
+        """Whether the driver has ended, or ends within so many seconds."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.driver.wait(seconds)
+        return self.driver.returncode is not None
 
     def _start_beside(self) -> None:
         """Start another driver at the same moment; one of the two has to go on."""

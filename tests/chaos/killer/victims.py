@@ -1,7 +1,6 @@
 """What a random killer strikes: the processes of a sweep, its run folder and its disks."""
 
 import contextlib
-import random
 import shutil
 import signal
 import subprocess
@@ -32,41 +31,13 @@ class StrikeError(Exception):
     """A strike had another effect than docs/reliability.md promises."""
 
 
-class Target:
-    """A sweep that runs."""
-
-    driver: subprocess.Popen[bytes]
-    start: Callable[[], subprocess.Popen[bytes]]
-    """Starts another driver on the folder."""
-    folder: Path
-    """The run folder, the only one on its disk."""
-    temporary_disk: Path
-    chance: random.Random
-    finished: dict[str, bytes]
-    """Trial -> its final record as it was first seen."""
-
-    @property
-    def is_begun(self) -> bool:
-        return (self.folder / "run.json").exists()
-
-    def has_ended(self, seconds: float) -> bool:
-        """Whether the driver has ended, or ends within so many seconds."""
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self.driver.wait(seconds)
-        return self.driver.returncode is not None
-
-    def await_end(self, what: str) -> None:
-        """Raises StrikeError if the driver has not ended after ``NOTICE_SECONDS``."""
-        if not self.has_ended(NOTICE_SECONDS):
-            raise StrikeError(f"{what}, and the driver went on for {NOTICE_SECONDS:g} s")
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Strike:
-    """One kind of strike. ``strike`` returns whether there was something to strike."""
+    """One kind of strike. ``strike`` takes the ``StruckSweep``, and returns whether there was
+    something to strike."""
 
     name: str
-    strike: Callable[[Target], bool]
+    strike: Callable[[Any], bool]
     is_at_start: bool = False
     """Whether the strike is that a driver starts."""
     needs_mounts: bool = False
@@ -84,7 +55,13 @@ def _role(process: psutil.Process) -> str:
     return "child" if is_child else "parent"
 
 
-def _processes(target: Target, role: str) -> Iterator[psutil.Process]:
+def _await_end(target, what: str) -> None:
+    """Raises StrikeError if the driver has not ended after ``NOTICE_SECONDS``."""
+    if not target.has_ended(NOTICE_SECONDS):
+        raise StrikeError(f"{what}, and the driver went on for {NOTICE_SECONDS:g} s")
+
+
+def _processes(target, role: str) -> Iterator[psutil.Process]:
     """The processes of a role, below the driver or the driver itself."""
     driver = psutil.Process(target.driver.pid)
     if role == "driver":
@@ -97,7 +74,7 @@ def _processes(target: Target, role: str) -> Iterator[psutil.Process]:
 
 
 def _signalled(role: str, number: signal.Signals) -> Strike:
-    def strike(target: Target) -> bool:
+    def strike(target) -> bool:
         victims = list(_processes(target, role))
         if not victims:
             return False
@@ -112,14 +89,14 @@ def _signalled(role: str, number: signal.Signals) -> Strike:
     return Strike(name=f"{number.name} of the {role}", strike=strike)
 
 
-def _rename_folder(target: Target) -> bool:
+def _rename_folder(target) -> bool:
     """The run folder has another name until the driver has ended."""
     if not target.is_begun:
         return False
     elsewhere = target.folder.with_name(f"{target.folder.name}-renamed")
     target.folder.rename(elsewhere)
     try:
-        target.await_end("the run folder was renamed")
+        _await_end(target, "the run folder was renamed")
         if target.folder.exists():
             raise StrikeError("a folder was made in place of the one that was renamed")
     finally:
@@ -128,25 +105,25 @@ def _rename_folder(target: Target) -> bool:
     return True
 
 
-def _delete_folder(target: Target) -> bool:
+def _delete_folder(target) -> bool:
     """The run folder is deleted file by file, as ``rm -r`` does."""
     if not target.is_begun:
         return False
     shutil.rmtree(target.folder, ignore_errors=True)
     # What was measured may be measured again.
     target.finished.clear()
-    target.await_end("the run folder was deleted")
+    _await_end(target, "the run folder was deleted")
     return True
 
 
-def _delete_lock(target: Target) -> bool:
+def _delete_lock(target) -> bool:
     with contextlib.suppress(FileNotFoundError):
         (target.folder / "lock").unlink()
         return True
     return False
 
 
-def _start_second_driver(target: Target) -> bool:
+def _start_second_driver(target) -> bool:
     if not target.is_begun:
         return False
     status = target.start().wait()
@@ -158,11 +135,11 @@ def _start_second_driver(target: Target) -> bool:
 def _damaged_run_folder(name: str, damage: Damage, *, is_disk: bool = True) -> Strike:
     """The run folder cannot be written from now until the driver has ended."""
 
-    def strike(target: Target) -> bool:
+    def strike(target) -> bool:
         if not target.is_begun:
             return False
         with damage(target.folder.parent if is_disk else target.folder):
-            target.await_end(name)
+            _await_end(target, name)
         return True
 
     return Strike(name=name, strike=strike, needs_mounts=True)
@@ -171,7 +148,7 @@ def _damaged_run_folder(name: str, damage: Damage, *, is_disk: bool = True) -> S
 def _damaged_temporary_disk(name: str, damage: Damage) -> Strike:
     """Temporary files cannot be made for a while, at any time from the driver's start."""
 
-    def strike(target: Target) -> bool:
+    def strike(target) -> bool:
         with damage(target.temporary_disk):
             target.has_ended(target.chance.uniform(1, _LONGEST_FULL_SECONDS))
         return True
