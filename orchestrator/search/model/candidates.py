@@ -14,13 +14,15 @@ OPTIMIZER = "optimizer"
 NO_DEVICE_MEMORY = frozenset({"dataloader", "loop"})
 """Axes that change how a step is fed and driven, not what the GPU keeps."""
 _BATCH_AXES = ("micro_batch", "accumulation")
-_NEUTRAL_AXES = ("activations", "precision")
+_NO_OPTIMIZER = frozenset({"activations", "precision"})
 """Axes that change neither an optimizer's states nor its step, within one training recipe."""
 
-Techniques = tuple[tuple[str, str, Choice | None], ...]
+Techniques = tuple[tuple[str, str, Choice], ...]
 """Axis, name of the value's type, value; axes in alphabetical order. The type tells 1 from True."""
 Regime = tuple[str, int]
 """What is constant along a curve: ("accumulation", 4) or ("effective_batch", 64)."""
+OptimizerFamily = tuple[TrainingRecipe, Techniques]
+"""What candidates have in common where an optimizer costs the same extra memory or time."""
 
 
 class Curve(NamedTuple):
@@ -35,20 +37,7 @@ class Curve(NamedTuple):
 
         The regime stays: with accumulation, two such curves may have different ones.
         """
-        return Curve(_of_memory(self.techniques), self.regime)
-
-
-class OptimizerFamily(NamedTuple):
-    """Curves on which an optimizer costs the same extra memory and time."""
-
-    training_recipe: TrainingRecipe
-    techniques: Techniques
-    """The techniques, with the values of ``_NEUTRAL_AXES`` set to None."""
-
-    @property
-    def of_memory(self) -> OptimizerFamily:
-        """The family without the techniques that change nothing in the memory of the GPU."""
-        return OptimizerFamily(self.training_recipe, _of_memory(self.techniques))
+        return Curve(_without(self.techniques, NO_DEVICE_MEMORY), self.regime)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -62,7 +51,6 @@ class Candidate:
     curve: Curve
     reference_curve: Curve
     """The same curve with the optimizer of the plan's first trial."""
-    optimizer_family: OptimizerFamily
     micro_batch: int
     accumulation: int
 
@@ -76,6 +64,11 @@ class Candidate:
     def techniques(self) -> Techniques:
         """The values of all axes except those of the batch."""
         return self.curve.techniques
+
+    def optimizer_family(self, *, is_time: bool) -> OptimizerFamily:
+        """The candidate's family for the optimizer's extra time, or else its memory."""
+        of_memory = frozenset() if is_time else NO_DEVICE_MEMORY
+        return self.training_recipe, _without(self.techniques, _NO_OPTIMIZER | of_memory)
 
     @property
     def has_reference_optimizer(self) -> bool:
@@ -117,34 +110,24 @@ def _candidate(
     repeats: Sequence[TrialSpec], curve: Curve, reference_optimizer: Choice
 ) -> Candidate:
     first = repeats[0]
+    reference = (OPTIMIZER, type(reference_optimizer).__name__, reference_optimizer)
+    techniques = (reference if own[0] == OPTIMIZER else own for own in curve.techniques)
     return Candidate(
         trials=tuple(repeats),
         trial_ids=tuple(trial.trial_id for trial in repeats),
         training_recipe=first.training_recipe,
         curve=curve,
-        reference_curve=Curve(
-            _replaced(curve.techniques, (OPTIMIZER,), reference_optimizer), curve.regime
-        ),
-        optimizer_family=OptimizerFamily(
-            first.training_recipe, _replaced(curve.techniques, _NEUTRAL_AXES, None)
-        ),
+        reference_curve=Curve(tuple(techniques), curve.regime),
         micro_batch=first.micro_batch,
         accumulation=first.accumulation,
     )
 
 
-def _of_memory(techniques: Techniques) -> Techniques:
-    """The techniques that may change the memory of the GPU."""
-    return tuple(own for own in techniques if own[0] not in NO_DEVICE_MEMORY)
-
-
-def _replaced(techniques: Techniques, axes: Collection[str], value: Choice | None) -> Techniques:
-    """The techniques with another value on some axes."""
-    kind = type(value).__name__
-    return tuple((own[0], kind, value) if own[0] in axes else own for own in techniques)
+def _without(techniques: Techniques, axes: Collection[str]) -> Techniques:
+    return tuple(own for own in techniques if own[0] not in axes)
 
 
 def _techniques(choices: Mapping[str, Choice]) -> Techniques:
     """The values of all axes except those of the batch."""
     techniques = ((axis, type(value).__name__, value) for axis, value in sorted(choices.items()))
-    return tuple(own for own in techniques if own[0] not in _BATCH_AXES)
+    return _without(tuple(techniques), _BATCH_AXES)

@@ -31,10 +31,11 @@ class CostPrior:
         self._weights, self._common = _covariances_of_parts(is_time=is_time)
         self.sizes = np.array([candidate.micro_batch for candidate in candidates], float)
         families: Numbering[OptimizerFamily] = Numbering()
-        self.families = np.array(
-            [_family(candidate, families, is_time=is_time) for candidate in candidates], int
-        )
+        self.families: Indices = np.full(len(candidates), -1)
         """Index of each candidate's optimizer family; -1 for the plan's first optimizer."""
+        for index, candidate in enumerate(candidates):
+            if not candidate.has_reference_optimizer:
+                self.families[index] = families[candidate.optimizer_family(is_time=is_time)]
         self.extra_means = np.zeros(len(families))
         """Expected extra of each family, as a share of the smallest measured cost."""
         self._extra_deviations = np.full(len(families), SCALES.extra)
@@ -148,19 +149,10 @@ def _recorded_extra(
     family: OptimizerFamily, reference: Choice, priors: TechniquePriors
 ) -> tuple[float, float]:
     """Expected extra time of an optimizer and its deviation, relative to the smallest time."""
-    for axis, _, value in family.techniques:
-        if axis == OPTIMIZER and value is not None and priors.has(axis, value):
+    for axis, _, value in family[1]:
+        if axis == OPTIMIZER and priors.has(axis, value):
             effect = priors.between(axis, reference, value)
             deviation = min(SCALES.extra, max(SCALES.least_extra, effect.deviation))
             # A factor of the time was recorded; the extra is what it adds to a time of 1.
             return math.expm1(effect.log_time), deviation
     return 0.0, SCALES.extra
-
-
-def _family(candidate: Candidate, families: Numbering[OptimizerFamily], *, is_time: bool) -> int:
-    """Index of the optimizer family; -1 for the plan's first optimizer, which has no extra."""
-    if candidate.has_reference_optimizer:
-        return -1
-    if is_time:
-        return families[candidate.optimizer_family]
-    return families[candidate.optimizer_family.of_memory]

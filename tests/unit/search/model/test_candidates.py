@@ -42,7 +42,7 @@ def test_optimizer_family_ignores_axes_that_leave_the_optimizer_alone():
     def family(**choices: str) -> object:
         all_choices = {"optimizer": "sgd", "micro_batch": 1, **choices}
         (candidate,) = candidates_of([make_spec(all_choices)])
-        return candidate.optimizer_family
+        return candidate.optimizer_family(is_time=True)
 
     plain = family(precision="fp32", adapter="none")
     assert family(precision="bf16", adapter="none") == plain
