@@ -39,9 +39,7 @@ ATTENTION = Axis(
     doc="Which implementation computes attention",
     default="auto",
     variants={
-        "auto": Variant(
-            doc="The architecture's own default: sdpa where the architecture supports it"
-        ),
+        "auto": Variant(doc="The architecture's own default: sdpa where it supports that"),
         "unmasked": Variant(
             doc="The architecture's own default, without a mask for batches without padding: with "
             "a mask, compiled code cannot use the fused attention kernels",
@@ -59,8 +57,7 @@ ATTENTION = Axis(
         "sdpa_cudnn": _single_kernel("cudnn", "cuDNN's fused attention kernel"),
         "sdpa_efficient": _single_kernel("mem_efficient", "the memory-efficient kernel"),
         "sdpa_no_cudnn": Variant(
-            doc="scaled_dot_product_attention without cuDNN's kernel, which prepares a plan for "
-            "each new length; no mask for batches without padding",
+            doc="scaled_dot_product_attention without cuDNN, which prepares for each new length",
             model_kwargs={"attn_implementation": "sdpa"},
             hooks={"collator": _UNMASKED, "kernels": Hook("without_cudnn")},
             requires=("cuda",),
@@ -174,10 +171,10 @@ def only_kernel(*, kernel: str) -> None:
 @hook("without_cudnn")
 def without_cudnn() -> None:
     """Keep scaled_dot_product_attention from cuDNN's kernel."""
-    import torch
+    from torch import backends, compiler
 
-    torch.compiler.config.cache_key_tag = "without_cudnn"
-    torch.backends.cuda.enable_cudnn_sdp(False)
+    compiler.config.cache_key_tag = "without_cudnn"
+    backends.cuda.enable_cudnn_sdp(False)
 
 
 @hook("variable_length_attention")
