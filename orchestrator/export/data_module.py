@@ -57,11 +57,13 @@ def data_module(modules: tuple[str, ...] = _MODULES) -> str:
         defined |= own
         imported = [node for node in body if isinstance(node, (ast.Import, ast.ImportFrom, ast.If))]
         bodies.append(_without(text, [docstring, *imported]))
-    lines = []
+    return "\n".join([_HEAD, *_import_lines(imports), "", "", *bodies])
+
+
+def _import_lines(imports: dict[str, set[str]]) -> Iterator[str]:
     for module, names in sorted(imports.items()):
         start = f"from {module} import " if names else f"import {module}"
-        lines.append(start + ", ".join(sorted(names)))
-    return "\n".join([_HEAD, *lines, "", "", *bodies])
+        yield start + ", ".join(sorted(names))
 
 
 def _imports(body: list[ast.stmt]) -> Iterator[ast.Import | ast.ImportFrom]:

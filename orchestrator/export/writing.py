@@ -129,28 +129,25 @@ def export_candidate(
     seed of the measurement. Raises NotExportableError if its losses do not match the reference's,
     or if it is not known how its row ran; FileExistsError if ``folder`` holds files.
     """
+    results = dataset.environment_of(candidate.measured.environment_id)
+    if results is None:
+        raise NotExportableError("the candidate is not of this run")
     _refuse_wrong_losses(dataset, candidate.configuration)
     row = candidate.measured.row
     spec, is_checked = source_trial(dataset, row)
-    trial_id = spec.trial_id
+    warnings = notes(results, candidate)
+    if not is_checked:
+        warnings.append(
+            f"rebuilt from the table: this version would run trial {row['trial_id']} as "
+            f"{spec.trial_id}. Techniques or settings have changed since; compare the files "
+            "with what you know of the run"
+        )
     # An inferred candidate has another accumulation or micro-batch than its measured row.
     if candidate.is_inferred:
         spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
     own = dataset.run.config.get("left_aside", {})
     own = own if isinstance(own, Mapping) else {}
     label = dataset.label(candidate.configuration.choices)
-    results = dataset.environment_of(candidate.measured.environment_id)
-    versions: Mapping[str, object] = {}
-    warnings: list[str] = []
-    if not is_checked:
-        warnings.append(
-            f"rebuilt from the table: this version would run trial {row['trial_id']} as "
-            f"{trial_id}. Techniques or settings have changed since; compare the files "
-            "with what you know of the run"
-        )
-    if results is not None:
-        versions = results.environment
-        warnings = [*notes(results, candidate), *warnings]
     return export(
         _with_own_seed(spec, own),
         folder,
@@ -159,7 +156,7 @@ def export_candidate(
         peak_bytes=_peak_bytes(candidate),
         measured=_measured(candidate.measured, results, packages(spec)),
         notes=[*warnings, *_not_carried(own)],
-        versions=versions,
+        versions=results.environment,
         force=force,
     )
 
@@ -210,16 +207,13 @@ def _peak_bytes(candidate: Offer) -> int | None:
 
 
 def _measured(
-    configuration: Configuration, results: EnvironmentResults | None, libraries: Sequence[str]
+    configuration: Configuration, results: EnvironmentResults, libraries: Sequence[str]
 ) -> dict[str, str]:
     """``libraries`` are named with their versions."""
-    figures = {
-        "memory": memory(configuration.memory_bytes),
-        "speed": f"{number(configuration.samples_per_second)} samples/s",
-    }
-    if results is None:
-        return {**figures, "on": "unknown hardware", "with": ""}
     known = results.environment
-    versions = [f"{name} {known[name]}" for name in libraries if name in known]
-    figures["memory"] += f" ({results.memory_column})"
-    return {**figures, "on": results.hardware, "with": ", ".join(versions)}
+    return {
+        "memory": f"{memory(configuration.memory_bytes)} ({results.memory_column})",
+        "speed": f"{number(configuration.samples_per_second)} samples/s",
+        "on": results.hardware,
+        "with": ", ".join(f"{name} {known[name]}" for name in libraries if name in known),
+    }

@@ -246,21 +246,25 @@ def batch_lines(
     axes = [axis for axis in dataset.varying_axes if axis not in _BATCH_AXES]
     lines: list[dict[str, Any]] = []
     for techniques, points in _fastest_by_size(results, index_of).items():
-        moved = sum(value != results.baseline[axis] for axis, value in techniques)
-        name = label(dict(techniques), axes)
-        line: dict[str, Any] = {
-            "name": name if moved else f"{name} (baseline)",
-            "moved": moved,
-            "points": [index_of[points[size].trial_ids[0]] for size in sorted(points)],
-            "sizes": sorted(points),
-            "speed": max(own.samples_per_second for own in points.values()),
-        }
-        lines += [line] if len(points) > 1 else []
+        if len(points) > 1:
+            moved = sum(value != results.baseline[axis] for axis, value in techniques)
+            name = label(dict(techniques), axes)
+            about = {"name": name if moved else f"{name} (baseline)", "moved": moved}
+            lines.append({**about, **_points(points, index_of)})
     lines.sort(key=itemgetter("speed"), reverse=True)
     for number, line in enumerate(lines):
         line["best"] = int(number < MAX_LINES or not line["moved"])
         line["single"] = int(line["moved"] <= 1)
     return [line for line in lines if line["best"] or line["single"]]
+
+
+def _points(points: Mapping[int, Configuration], index_of: Mapping[str, int]) -> dict[str, Any]:
+    sizes = sorted(points)
+    return {
+        "points": [index_of[points[size].trial_ids[0]] for size in sizes],
+        "sizes": sizes,
+        "speed": max(own.samples_per_second for own in points.values()),
+    }
 
 
 def _fastest_by_size(

@@ -34,13 +34,16 @@ def describe(plan: Plan, config: SweepConfig, model_facts: Iterable[tuple[str, s
     if counts:
         listed = [(rule, f"{n} × {reason}") for (rule, reason), n in counts.most_common()]
         lines += ["\nruled out", *_table(listed)]
-    shown = [(own.trial_id, trial_label(own, config.axes_in_play)) for own in plan.trials]
-    left_out = len(shown) - _SHOWN_TRIALS
-    lines.append("\nfirst trials" if left_out > 0 else "\ntrials")
-    lines += [f"  {trial_id}  {label}" for trial_id, label in shown[:_SHOWN_TRIALS]]
+    return visible("\n".join([*lines, *_first_trials(plan, config)]))
+
+
+def _first_trials(plan: Plan, config: SweepConfig) -> Iterator[str]:
+    left_out = len(plan.trials) - _SHOWN_TRIALS
+    yield "\nfirst trials" if left_out > 0 else "\ntrials"
+    for own in plan.trials[:_SHOWN_TRIALS]:
+        yield f"  {own.trial_id}  {trial_label(own, config.axes_in_play)}"
     if left_out > 0:
-        lines.append(f"  … and {left_out:,} more")
-    return visible("\n".join(lines))
+        yield f"  … and {left_out:,} more"
 
 
 def to_json(plan: Plan, config: SweepConfig) -> dict[str, Any]:

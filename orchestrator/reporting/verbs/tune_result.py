@@ -260,11 +260,7 @@ def _result_lines(result: TuneResult) -> Iterator[str]:
         figures, *shared = result.least_memory.text
         yield f"  least memory measured: {figures}"
         yield from shared
-    user = result.user_configuration
-    if result.gain is not None:
-        yield f"    {change(result.gain)} in speed over your own arguments"
-    elif result.best is not None and user is not None and not _fits(user.memory_bytes, budget):
-        yield f"    your own arguments do not fit: they need {memory(user.memory_bytes)}"
+    yield from _gain_lines(result)
     if result.runner_up is not None:
         yield f"  runner-up: {result.runner_up.text[0]}"
     if result.search is not None:
@@ -275,3 +271,11 @@ def _result_lines(result: TuneResult) -> Iterator[str]:
                 "  the search ended before this was certain; --resume with more --gpu-minutes"
                 " continues it"
             )
+
+
+def _gain_lines(result: TuneResult) -> Iterator[str]:
+    user, budget = result.user_configuration, result.budget_bytes
+    if result.gain is not None:
+        yield f"    {change(result.gain)} in speed over your own arguments"
+    elif result.best is not None and user is not None and not _fits(user.memory_bytes, budget):
+        yield f"    your own arguments do not fit: they need {memory(user.memory_bytes)}"
