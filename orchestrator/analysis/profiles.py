@@ -46,7 +46,7 @@ def _at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
     figures = {("operations", IDLE): max(0.0, seconds - busy)}
     efficiency = anatomy.values("efficiency")
     if efficiency.get("rate"):
-        # The operations of a step are the same at any speed, so rate and MFU change alike.
+        # The operations of a step are the same at any speed, so rate and MFU change together.
         rate = efficiency["model flop"] / seconds
         figures["efficiency", "rate"] = rate
         figures["efficiency", "MFU"] = efficiency.get("MFU", 0.0) * rate / efficiency["rate"]

@@ -188,7 +188,7 @@ def test_search_with_nothing_to_run_is_exhausted(make, trials):
 
 
 @every_search
-def test_search_that_is_looked_at_and_told_of_foreign_trials_decides_the_same(make):
+def test_search_that_is_read_and_informed_of_foreign_trials_decides_the_same(make):
     search, control = make(PLAN), make(PLAN)
     list(search.pending()), list(search.skipped()), search.exhausted, search.summary()
     search.tell(record_of(build_tiny_spec({"micro_batch": 16})))
