@@ -21,10 +21,7 @@ def tie_break(records: Sequence[TrialRecord], rounds: int) -> list[TrialSpec]:
     compared = tuple(record.trial_id for record in records)
     trials = []
     for number in range(rounds):
-        ordered = records
-        if number % 2:
-            ordered = records[::-1]
-        for record in ordered:
+        for record in records[::-1] if number % 2 else records:
             follow_up = FollowUp(
                 follows_trial=record.trial_id,
                 purpose=Purpose.TIE_BREAK,

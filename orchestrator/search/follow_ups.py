@@ -78,7 +78,6 @@ class FollowUps(Search):
         return chosen
 
     def allowed_seconds(self, spec: TrialSpec) -> float:
-        """What the search allows for its own trials; follow-ups have no limit."""
         if spec.follow_up is not None:
             return math.inf
         return self._search.allowed_seconds(spec)
@@ -100,7 +99,6 @@ class FollowUps(Search):
 
     @property
     def exhausted(self) -> bool:
-        """Whether the search has ended and no follow-up is affordable."""
         if not self._search.exhausted or self._outstanding:
             return False
         return next(self._affordable(), None) is None
@@ -109,7 +107,6 @@ class FollowUps(Search):
         return self._search.skipped()
 
     def pending(self) -> Iterable[TrialSpec]:
-        """The pending trials of the search, and the affordable follow-ups."""
         return [*self._search.pending(), *self._affordable()]
 
     def considers(self, spec: TrialSpec) -> bool:
@@ -119,10 +116,7 @@ class FollowUps(Search):
         return self._search.summary()
 
     def _affordable(self) -> Iterator[TrialSpec]:
-        """The follow-ups that were not asked for yet and fit the allowance.
-
-        There are none before the search has ended.
-        """
+        """The follow-ups that were not asked for yet and fit the allowance, after the search."""
         plan = self._current_plan()
         if plan is None:
             return

@@ -86,10 +86,7 @@ class LargestSize:
         return took_too_long or high - low <= self.granularity(low)
 
     def _predicted(self, sizes: MeasuredSizes, low: int) -> float:
-        """The largest size that the memory measured so far leaves room for.
-
-        Without a limit, just a larger one.
-        """
+        """The largest size that the memory leaves room for; without a limit, just a larger one."""
         memory = sizes.memory
         limit = sizes.fitting[low].limit_bytes
         if limit == math.inf:

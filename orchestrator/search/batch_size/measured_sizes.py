@@ -28,12 +28,10 @@ class MeasuredSizes(dict[Batch, BatchMeasurement]):
 
     @property
     def fitting(self) -> dict[int, BatchMeasurement]:
-        """The sizes that fit."""
         return {size: own for (size, passes), own in self.items() if passes == 1 and own.fits}
 
     @property
     def failed(self) -> dict[int, BatchMeasurement]:
-        """The sizes that do not fit."""
         return {size: own for (size, passes), own in self.items() if passes == 1 and not own.fits}
 
     @property

@@ -78,7 +78,6 @@ class BatchSizeSearch(Search):
         """Ids of trials that were asked for and have no record yet."""
 
     def ask(self) -> TrialSpec | None:
-        """The trial of the next batch; None while a trial is running, and at the end."""
         trial = self._next_trial()
         if trial is not None:
             self._outstanding.add(trial.trial_id)
@@ -103,7 +102,6 @@ class BatchSizeSearch(Search):
 
     @property
     def exhausted(self) -> bool:
-        """Whether every question is answered, or no answer can be found."""
         return not self._outstanding and self._next_trial() is None
 
     def skipped(self) -> Iterable[TrialRecord]:
@@ -125,7 +123,8 @@ class BatchSizeSearch(Search):
     def answer(self) -> BatchSizeResult:
         """The answers that are known so far."""
         # The margin is known once a record gives the memory of the device.
-        device_bytes = self._device_bytes()
+        environments = [record.environment for record in self._records.values()]
+        device_bytes = next(filter(None, environments), {}).get("gpu_memory_bytes")
         margin = margin_bytes(device_bytes, self._margin) if device_bytes else None
         measured = BatchSizeResult(
             techniques=self._techniques,
@@ -158,7 +157,6 @@ class BatchSizeSearch(Search):
         return None
 
     def _next_batch(self) -> Batch | None:
-        """The batch that the first rule with an open question asks for."""
         return next((batch for batch in self._wanted() if batch not in self._sizes), None)
 
     def _wanted(self) -> Iterator[Batch]:
@@ -194,18 +192,10 @@ class BatchSizeSearch(Search):
         return f"{smallest.outcome.value}: {smallest.reason}"
 
     def _why_unfinished(self) -> str:
-        """Why the search did not finish; "" if it did."""
         ended_early = self._why_ended_early()
         if ended_early or self.exhausted:
             return ended_early
         return "it was ended before its last trial"
-
-    def _device_bytes(self) -> int | None:
-        """Memory of the GPU, from the first record with an environment."""
-        for record in self._records.values():
-            if record.environment:
-                return record.environment.get("gpu_memory_bytes")
-        return None
 
     def _bytes_of_next(self) -> float | None:
         """Predicted memory with one sample more than the largest size that fits.

@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from jobs.record import Outcome, TrialRecord
 from orchestrator.search.model.measurements import Measurement
 
 MIN_AUDITS = 2
@@ -34,12 +33,11 @@ class Audit:
     trial_id: str
     rule: str
     """Why it was skipped."""
-    outcome: Outcome
-    memory_error: float | None = None
-    """Predicted memory / measured memory - 1; None if one of them is missing."""
-    speed_error: float | None = None
+    memory_error: float | None
+    """Predicted memory / measured memory - 1; None if nothing was measured."""
+    speed_error: float | None
     """Predicted speed / measured speed - 1."""
-    contradicts: bool = False
+    contradicts: bool
     """It belonged on the front beyond the tolerance, or fitted though it should not have."""
 
 
@@ -58,19 +56,16 @@ class Auditor:
         """Logarithms of uniform draws, all below zero; the weight of a draw is its slot time."""
         self.expected: dict[int, ExpectedTrial] = {}
         """Audited candidate -> what was expected of it."""
-        self.awaited: set[int] = set()
-        """Audited candidates without a result."""
+        self.audits: dict[int, Audit] = {}
+        """Audited candidate -> what its first trial showed."""
         self._all_seconds = 0.0
         self._audit_seconds = 0.0
-        self.audits: list[Audit] = []
 
-    def begin(self, index: int, expected: ExpectedTrial) -> None:
-        """Audit a candidate: its trials are asked for now."""
-        self.expected[index] = expected
-        self.awaited.add(index)
+    def is_awaited(self, index: int) -> bool:
+        """Whether a candidate is audited and has no result yet."""
+        return index in self.expected and index not in self.audits
 
     def spend(self, index: int, slot_seconds: float) -> None:
-        """Count the slot time of a trial."""
         self._all_seconds += slot_seconds
         if index in self.expected:
             self._audit_seconds += slot_seconds
@@ -93,10 +88,8 @@ class Auditor:
         return drawn if audited < wanted else None
 
     def add_result(
-        self, index: int, record: TrialRecord, measurement: Measurement | None, contradicts: bool
+        self, index: int, trial_id: str, measurement: Measurement | None, contradicts: bool
     ) -> None:
-        """Keep what the first trial of an audited candidate showed."""
-        self.awaited.discard(index)
         expected = self.expected[index]
         memory_error = None
         speed_error = None
@@ -104,32 +97,23 @@ class Auditor:
             # Relative errors: above zero if too much was expected.
             memory_error = expected.memory_bytes / measurement.memory_bytes - 1
             speed_error = expected.samples_per_second / measurement.samples_per_second - 1
-        self.audits.append(
-            Audit(
-                trial_id=record.trial_id,
-                rule=expected.rule,
-                outcome=record.outcome,
-                memory_error=memory_error,
-                speed_error=speed_error,
-                contradicts=contradicts,
-            )
+        self.audits[index] = Audit(
+            trial_id=trial_id,
+            rule=expected.rule,
+            memory_error=memory_error,
+            speed_error=speed_error,
+            contradicts=contradicts,
         )
 
     def summary(self, tolerance: float) -> dict[str, Any]:
         """JSON values: numbers of audits and contradictions, errors of predictions."""
-        contradicted = 0
-        memory_errors = []
-        speed_errors = []
-        for audit in self.audits:
-            contradicted += audit.contradicts
-            memory_errors.append(audit.memory_error)
-            speed_errors.append(audit.speed_error)
+        audits = self.audits.values()
         return {
-            "audited": len(self.audits),
-            "contradicted": contradicted,
+            "audited": len(audits),
+            "contradicted": sum(audit.contradicts for audit in audits),
             "tolerance": tolerance,
-            "memory_error": _median_and_largest(memory_errors),
-            "speed_error": _median_and_largest(speed_errors),
+            "memory_error": _median_and_largest(audit.memory_error for audit in audits),
+            "speed_error": _median_and_largest(audit.speed_error for audit in audits),
         }
 
 

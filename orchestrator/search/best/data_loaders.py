@@ -27,19 +27,12 @@ class Loaders:
     """The twins of a plan, and which of them need no trial."""
 
     def __init__(self, candidates: Sequence[Candidate]) -> None:
-        groups: Numbering[tuple[object, ...]] = Numbering()
-        loaders: Numbering[object] = Numbering()
-        twins = []
-        own = []
-        for candidate in candidates:
-            choices = candidate.trials[0].choices
-            others = tuple(value for axis, value in choices.items() if axis != _AXIS)
-            twins.append(groups[others])
-            own.append(loaders[choices.get(_AXIS)])
-        self._twins = np.array(twins, int)
-        """Index of each candidate's group of twins, shape (candidates,)."""
-        self._loaders = np.array(own, int)
+        choices = [candidate.trials[0].choices for candidate in candidates]
+        self._loaders = Numbering[object]().of(own.get(_AXIS) for own in choices)
         """Index of each candidate's data loader, shape (candidates,)."""
+        others = [tuple(own[axis] for axis in own if axis != _AXIS) for own in choices]
+        self._twins = Numbering[object]().of(others)
+        """Index of each candidate's group of twins, shape (candidates,)."""
         self._slow: set[int] = set()
         """Data loaders that a GPU has waited for."""
         self._shortest: dict[int, float] = {}

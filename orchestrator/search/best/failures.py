@@ -4,36 +4,26 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from jobs.record import Outcome, TrialRecord
+from jobs.spec import Choice
 from orchestrator.search.base import TOO_SLOW
 from orchestrator.search.model.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.effects.similar_values import similar_to
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 
-Pair = tuple[int, int]
-"""Indices of two choices, ascending."""
-Cause = Pair | tuple[int]
-"""What a failure may be due to: a pair of choices, or one choice."""
-_FAILURES = frozenset(
-    {
-        Outcome.UNSUPPORTED,
-        Outcome.FAILED,
-        Outcome.CRASHED,
-        Outcome.HOST_OUT_OF_MEMORY,
-    }
-)
-_WITH_A_CAUSE = frozenset({Outcome.UNSUPPORTED, Outcome.FAILED})
+Cause = tuple[int, ...]
+"""What a failure may be due to: the index of one choice, or of each choice of a pair, ascending."""
+_WITH_A_CAUSE = (Outcome.UNSUPPORTED, Outcome.FAILED)
 """Outcomes whose reason names their cause, and not just how a process ended."""
+_FAILURES = (*_WITH_A_CAUSE, Outcome.CRASHED, Outcome.HOST_OUT_OF_MEMORY)
 _MOST_FAILURES = 4
-"""A technique that has never run is given up after this many failed trials with it."""
-_MOST_PAIR_FAILURES = _MOST_FAILURES // 2
-"""The same for a pair of techniques that have never run together: each of the two has run, so half
-as many failures are enough."""
+"""A technique that has never run is given up after this many failed trials with it. For a pair that
+has never run together half as many are enough, because each of the two has run."""
 _PAIR_WORKS = 0.3
 """Probability that a pair of techniques works after one failed trial that it may explain."""
 
@@ -49,7 +39,7 @@ class Failures:
     """
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
-        numbers: Numbering[tuple[str, object]] = Numbering()
+        numbers: Numbering[tuple[str, Choice]] = Numbering()
         choices = []
         for candidate in candidates:
             choices.append([numbers[axis, value] for axis, _, value in candidate.techniques])
@@ -58,12 +48,13 @@ class Failures:
         self._similar = [similar_to(choice, numbers) for choice in numbers]
         """For each choice: the indices of choices with similar effects."""
         self._requires = [candidate.trials[0].settings.requires for candidate in candidates]
-        self.untried_probability = _untried_probability(numbers, priors)
+        untried = [priors.probability_to_work(axis, value) for axis, value in numbers]
+        self._untried_probability: Array = np.array(untried)
         """Prior probability that a choice works, shape (choices,)."""
-        self._worked = np.zeros(len(numbers), bool)
-        self._failed = np.zeros(len(numbers), int)
-        self._worked_together: set[Pair] = set()
-        self._failed_together: Counter[Pair] = Counter()
+        self._worked: set[Cause] = set()
+        """What has run, so that it explains no failure."""
+        self._failed: Counter[Cause] = Counter()
+        """What has never run -> the failed trials that it may explain."""
         self._causes: dict[str, set[Cause]] = {}
         """Reason -> what can explain all failures with this reason."""
         self._unmet: set[str] = set()
@@ -75,10 +66,9 @@ class Failures:
     def note(self, index: int, record: TrialRecord) -> None:
         """Learn from the outcome of a candidate's trial."""
         if record.outcome in (Outcome.OK, Outcome.OUT_OF_MEMORY):
-            self._worked[self.choices[index]] = True
-            self._worked_together.update(_pairs(self.choices[index]))
-            for pair in self._worked_together & self._failed_together.keys():
-                del self._failed_together[pair]
+            self._worked.update(_causes(self.choices[index]))
+            for cause in self._worked & self._failed.keys():
+                del self._failed[cause]
             return
         is_late = record.outcome is Outcome.TIMED_OUT or record.rule == TOO_SLOW
         if is_late:
@@ -95,51 +85,47 @@ class Failures:
 
         Failures with the same ``reason`` share their cause. Without a reason, each has its own.
         """
-        suspects = choices[~self._worked[choices]]
-        # A pair with a choice that has never run is explained by this choice.
-        pairs = set(_pairs(choices[self._worked[choices]])) - self._worked_together
-        self._failed[suspects] += 1
-        self._failed_together.update(pairs)
-        causes: set[Cause] = {(choice,) for choice in suspects.tolist()} | pairs
+        causes = {cause for cause in _causes(choices) if self._is_suspect(cause)}
+        self._failed.update(causes)
         if reason:
             shared = self._causes.get(reason, causes) & causes
             causes = self._causes[reason] = shared or causes
         if len(causes) == 1:
             # Everything else in these trials works, so nothing else can be the cause.
-            self._give_up(*causes)
+            self._failed.update(dict.fromkeys(causes, _MOST_FAILURES))
 
-    def _give_up(self, cause: Cause) -> None:
-        if len(cause) == 1:
-            self._failed[cause[0]] = _MOST_FAILURES
-        else:
-            self._failed_together[cause] = _MOST_PAIR_FAILURES
+    def _is_suspect(self, cause: Cause) -> bool:
+        # A pair with a choice that has never run is explained by this choice.
+        each_worked = all((choice,) in self._worked for choice in cause)
+        return cause not in self._worked and (len(cause) == 1 or each_worked)
 
     @property
     def given_up(self) -> Mask:
         """Whether a candidate is given up, shape (candidates,)."""
-        never_worked = ~self._worked & (self._failed >= _MOST_FAILURES)
-        given_up = never_worked[self.choices].any(axis=1)
-        for pair, count in self._failed_together.items():
-            if count >= _MOST_PAIR_FAILURES:
-                given_up |= self._has(pair)
-        if self._failed_curves:
-            given_up |= np.isin(self._curves, list(self._failed_curves))
+        given_up = np.isin(self._curves, list(self._failed_curves))
+        for cause, count in self._failed.items():
+            if count >= _MOST_FAILURES // len(cause):
+                given_up |= self._has(cause)
         if self._unmet:
-            unmet = [not self._unmet.isdisjoint(requires) for requires in self._requires]
-            given_up |= np.array(unmet)
+            given_up |= [not self._unmet.isdisjoint(requires) for requires in self._requires]
         return np.asarray(given_up)
 
     @property
-    def unproven(self) -> Mask:
+    def _unproven(self) -> Mask:
         """Whether no trial with a choice has run yet, shape (choices,)."""
-        return ~self._worked
+        return np.array([(choice,) not in self._worked for choice in range(len(self._similar))])
+
+    @property
+    def probability_of_choices(self) -> Array:
+        """Probability that each choice works, shape (choices,); 1 once a trial with it has run."""
+        return np.where(self._unproven, self._untried_probability, 1.0)
 
     def probability_to_work(self) -> Array:
         """Probability that each candidate runs, shape (candidates,): all its choices must work."""
-        works = np.where(self.unproven, self.untried_probability, 1.0)
-        probability = works[self.choices].prod(axis=1)
-        for pair in self._failed_together:
-            probability[self._has(pair)] *= _PAIR_WORKS
+        probability = self.probability_of_choices[self.choices].prod(axis=1)
+        for cause in self._failed:
+            if len(cause) == 2:
+                probability[self._has(cause)] *= _PAIR_WORKS
         return np.asarray(probability)
 
     def late_seconds(self) -> Array:
@@ -149,40 +135,24 @@ class Failures:
         them is expected to take the same share of the trial's time. So is one with choices that are
         similar to them, and have never run, either.
         """
+        unproven = self._unproven
         seconds = np.zeros(len(self.choices))
         for choices, taken in self._late:
-            suspects = choices[self.unproven[choices]]
-            if len(suspects):
-                possible = [*suspects.tolist(), *self._unproven_like(suspects)]
+            suspects = choices[unproven[choices]].tolist()
+            if suspects:
+                similar = itertools.chain.from_iterable(self._similar[own] for own in suspects)
+                possible = [*suspects, *(own for own in similar if unproven[own])]
                 share = np.isin(self.choices, possible).sum(axis=1) / len(suspects)
                 seconds = np.maximum(seconds, share * taken)
         return seconds
 
-    def _unproven_like(self, choices: Indices) -> list[int]:
-        """The choices that are similar to some of these, and have never run."""
-        unproven = self.unproven
-        similar: list[int] = []
-        for choice in choices.tolist():
-            similar += [other for other in self._similar[choice] if unproven[other]]
-        return similar
-
-    def _has(self, pair: Pair) -> Mask:
-        """Whether each candidate has both choices of a pair, shape (candidates,)."""
-        first, second = pair
-        has_both = (self.choices == first).any(axis=1) & (self.choices == second).any(axis=1)
-        return np.asarray(has_both)
+    def _has(self, cause: Cause) -> Mask:
+        """Whether each candidate has all choices of a cause, shape (candidates,)."""
+        return np.asarray(np.isin(self.choices, cause).sum(axis=1) == len(cause))
 
 
-def _untried_probability(
-    numbers: Mapping[tuple[str, object], int], priors: TechniquePriors
-) -> Array:
-    """Prior probability that a choice works, shape (choices,)."""
-    probability = np.ones(len(numbers))
-    for (axis, value), number in numbers.items():
-        probability[number] = priors.probability_to_work(axis, value)  # type: ignore[arg-type]
-    return probability
-
-
-def _pairs(choices: Indices) -> Iterator[Pair]:
-    """All pairs of a candidate's choices, each in ascending order."""
-    return itertools.combinations(sorted(choices.tolist()), 2)
+def _causes(choices: Indices) -> Iterator[Cause]:
+    """A candidate's choices and all pairs of them."""
+    ascending = sorted(choices.tolist())
+    for size in (1, 2):
+        yield from itertools.combinations(ascending, size)

@@ -7,7 +7,7 @@ have a point, and audited at its end.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +21,7 @@ from orchestrator.search.best.budget_queries import BudgetQuery
 from orchestrator.search.best.gain import Posterior, fastest_of
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.model.arrays import Array, Indices, Mask
+from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.measurements import Measurement
 from orchestrator.units import memory
@@ -46,6 +47,7 @@ class FrontierSearch(BestSearch):
     ) -> None:
         super().__init__(trials, regret=tolerance, predicted_bytes=predicted_bytes, priors=priors)
         self._tolerance = tolerance
+        self._masks = _masks_of_recipes(self._candidates)
         self._auditor = Auditor(len(self._candidates), audit_fraction, seed)
         self._posterior: Posterior | None = None
         """What the current decisions follow from."""
@@ -53,25 +55,19 @@ class FrontierSearch(BestSearch):
     def ask(self) -> TrialSpec | None:
         """The next trial of the search, or at its end one of the audit."""
         trial = super().ask()
-        drawn = None if trial is not None else self._drawn()
-        if drawn is None:
+        if trial is not None or (drawn := self._drawn()) is None:
             return trial
-        self._auditor.begin(drawn, self._expected(drawn))
-        audited = self._plan.open_trials(self._candidates[drawn])[0]
-        self._plan.take(audited.trial_id)
-        self._decisions = None
-        return audited
+        self._auditor.expected[drawn] = self._expected(drawn)
+        return self._take(drawn)
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
         """What the latest decisions run instead; a trial of the audit stays."""
-        candidate = self._plan.candidate_of(spec.trial_id)
-        if candidate is not None and self._index[candidate] in self._auditor.expected:
+        if self._plan.candidate_of.get(spec.trial_id) in self._auditor.expected:
             return spec
         return super().reconsider(spec)
 
     @property
     def exhausted(self) -> bool:
-        """Whether no candidate is left to measure or to audit, and no trial is outstanding."""
         return super().exhausted and self._drawn() is None
 
     def summary(self) -> Mapping[str, Any]:
@@ -85,32 +81,23 @@ class FrontierSearch(BestSearch):
 
     @property
     def audits(self) -> tuple[Audit, ...]:
-        """The results of the audit so far."""
-        return tuple(self._auditor.audits)
+        return tuple(self._auditor.audits.values())
 
     def _note(self, index: int, record: TrialRecord) -> None:
         """Learn from a record, and compare an audited trial with what was expected of it."""
         super()._note(index, record)
         self._auditor.spend(index, record.slot_seconds)
-        if index in self._auditor.awaited:
+        if self._auditor.is_awaited(index):
             measurement = self._state.measured.get(index)
             contradicts = measurement is not None and self._contradicts(index, measurement)
-            self._auditor.add_result(index, record, measurement, contradicts)
-
-    def _recipe_masks(self, **_: Any) -> dict[str, Mask]:
-        """Every training recipe -> its candidates, shape (candidates,)."""
-        recipes = [candidate.training_recipe for candidate in self._candidates]
-        masks = {}
-        for number, recipe in enumerate(dict.fromkeys(recipes)):
-            masks[str(number)] = np.array([own == recipe for own in recipes])
-        return masks
+            self._auditor.add_result(index, record.trial_id, measurement, contradicts)
 
     def _queries(self) -> list[BudgetQuery]:
         """A query for each memory at which a recipe's front may have a point."""
         posterior = self._posterior = self._state.posterior()
         if posterior is None:
             return super()._queries()
-        may_run = ~(self._state.given_up | self._state.too_large)
+        may_run = ~self._state.cannot_run
         device_bytes = self._state.device_bytes or math.inf
         queries = []
         for recipe, mask in self._masks.items():
@@ -139,17 +126,16 @@ class FrontierSearch(BestSearch):
 
     def _drawn(self) -> int | None:
         """A skipped candidate to audit, once all trials of the search have ended."""
-        rules = self._rules()
+        left_out = self._current_decisions().skipped
         posterior = self._posterior
-        outstanding = [self._index[own] for own in self._plan.outstanding_candidates()]
-        if posterior is None or not self._auditor.expected.keys() >= set(outstanding):
+        running = set(self._plan.outstanding_candidates)
+        if posterior is None or not self._auditor.expected.keys() >= running:
             return None
         seconds = self._state.seconds(posterior)
-        return self._auditor.draw({index: float(seconds[index]) for index in rules})
+        return self._auditor.draw({index: float(seconds[index]) for index in left_out})
 
     def _expected(self, index: int) -> ExpectedTrial:
-        """What is expected of a candidate that is skipped."""
-        rule = self._current_decisions().rules[index]
+        rule = self._current_decisions().skipped[index]
         posterior = self._posterior
         assert posterior is not None
         log_memory, deviation = posterior.log_memory[index], posterior.memory_deviation[index]
@@ -169,12 +155,9 @@ class FrontierSearch(BestSearch):
         if self._auditor.expected[index].rule != skip_reasons.CANNOT_GAIN:
             return True
         limit = (1 + self._tolerance) * measurement.memory_bytes
-        fastest = 0.0
-        for rival in self._rivals(index):
-            measured = self._state.measured[rival]
-            if measured.memory_bytes <= limit:
-                fastest = max(fastest, measured.samples_per_second)
-        return fastest < (1 - self._tolerance) * measurement.samples_per_second
+        rivals = [self._state.measured[rival] for rival in self._rivals(index)]
+        speeds = [own.samples_per_second for own in rivals if own.memory_bytes <= limit]
+        return max(speeds, default=0.0) < (1 - self._tolerance) * measurement.samples_per_second
 
     def _rivals(self, index: int) -> list[int]:
         """The other measured candidates of the same training recipe."""
@@ -184,6 +167,15 @@ class FrontierSearch(BestSearch):
             for own in self._state.measured
             if own != index and self._candidates[own].training_recipe == recipe
         ]
+
+
+def _masks_of_recipes(candidates: Sequence[Candidate]) -> dict[str, Mask]:
+    """Every training recipe -> its candidates, shape (candidates,)."""
+    recipes = [candidate.training_recipe for candidate in candidates]
+    masks = {}
+    for number, recipe in enumerate(dict.fromkeys(recipes)):
+        masks[str(number)] = np.array([own == recipe for own in recipes])
+    return masks
 
 
 def _memories(posterior: Posterior, candidates: Indices, tolerance: float) -> list[float]:

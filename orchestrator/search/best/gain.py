@@ -15,11 +15,9 @@ from orchestrator.search.model.arrays import Array, Indices, Mask, rounded
 from orchestrator.search.model.posterior import CostModel
 
 _SAMPLES = 512
-"""Joint samples of speeds, memories and working techniques. The standard error of a sampled
-probability is at most 0.5 / sqrt(512), about 2 %."""
+"""Joint samples. The standard error of a sampled probability is at most 0.5 / sqrt(512), 2 %."""
 _SHORTLIST = 256
-"""Only the candidates with the largest expected gains are sampled, at most this many: the
-time of sampling grows with the cube of their number."""
+"""Most candidates to sample: the time of sampling grows with the cube of their number."""
 _MEASUREMENT_NOISE = 0.02
 """Expected noise of a measured speed, as a logarithm. A row that is known nearly as well already
 shows little when it is measured."""
@@ -47,10 +45,8 @@ class Posterior:
     """Probability that all techniques of the candidate run."""
     choices: Indices
     """Indices of each candidate's choices, shape (candidates, axes)."""
-    unproven: Mask
-    """Whether no trial with a choice has run yet, shape (choices,)."""
-    untried_probability: Array
-    """Probability that a choice runs, before any trial with it, shape (choices,)."""
+    choice_works: Array
+    """Probability that each choice runs, shape (choices,)."""
     times: CostModel
     """The model of the step times, which has their covariances."""
     model_errors: Array
@@ -166,7 +162,7 @@ def remaining_gain(
     is_feasible = _feasible(posterior, shortlist, budget_bytes, generator)
     any_fits = float(is_feasible.any(axis=1).mean())
     if incumbent is None:
-        # The query is what fits, and the speeds of other candidates show nothing about it.
+        # The question is what fits, and the speeds of other candidates show nothing about it.
         return RemainingGain(
             expected=math.inf, at_most=math.inf, probability_any_fits=any_fits, values=gains
         )
@@ -210,10 +206,8 @@ def _feasible(
 ) -> Mask:
     """Whether each candidate fits and runs, in each sample, shape (samples, rows)."""
     # Whether a choice runs is drawn once per sample, for all candidates with this choice together.
-    is_working = (
-        generator.random((_SAMPLES, len(posterior.unproven))) < posterior.untried_probability
-    )
-    is_working |= ~posterior.unproven
+    draws = generator.random((_SAMPLES, len(posterior.choice_works)))
+    is_working = draws < posterior.choice_works
     runs = is_working[:, posterior.choices[rows]].all(axis=2)
     if math.isinf(budget_bytes):
         return np.asarray(runs)
@@ -242,7 +236,6 @@ def _ratios(posterior: Posterior, rows: Indices, incumbent: int) -> tuple[Array,
 
 
 def _sampled(mean: Array, covariance: Array, generator: np.random.Generator) -> Array:
-    """Joint samples of a normal distribution, shape (samples, rows)."""
     # A root of the covariance turns independent normal draws into correlated ones. Rounding can
     # make an eigenvalue slightly negative; it counts as zero.
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
@@ -252,7 +245,6 @@ def _sampled(mean: Array, covariance: Array, generator: np.random.Generator) -> 
 
 
 def _normal_cdf(scores: Array) -> Array:
-    """The standard normal distribution function."""
     return np.asarray([0.5 * math.erfc(-score / math.sqrt(2)) for score in scores.tolist()])
 
 

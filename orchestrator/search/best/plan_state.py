@@ -2,85 +2,64 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from jobs.spec import TrialSpec
+import numpy as np
+
+from jobs.spec import Choice, TrialSpec
+from orchestrator.search.model.arrays import Mask
 from orchestrator.search.model.candidates import Candidate
 
 
 class PlanState:
     """A trial is open until it is asked for or has a record.
 
-    It is outstanding from when it is asked for until its record.
+    It is outstanding from when it is asked for until its record. Candidates are named by their
+    index.
     """
 
-    def __init__(self, candidates: Sequence[Candidate]) -> None:
-        self._candidate_of: dict[str, Candidate] = {}
-        """Trial -> its candidate."""
-        for candidate in candidates:
-            for trial_id in candidate.trial_ids:
-                self._candidate_of[trial_id] = candidate
-        self._outstanding: set[str] = set()
-        self._ended: set[str] = set()
+    def __init__(self, candidates: Sequence[Candidate], baseline: Mapping[str, Choice]) -> None:
+        self._candidates = candidates
+        self.candidate_of: dict[str, int] = {}
+        """Trial -> its candidate, for all trials of the plan."""
+        for index, candidate in enumerate(candidates):
+            self.candidate_of.update(dict.fromkeys(candidate.trial_ids, index))
+        self.by_similarity = _by_similarity(candidates, baseline)
+        self.outstanding: set[str] = set()
+        self.ended: set[str] = set()
 
     @property
-    def trial_count(self) -> int:
-        """Trials of the plan."""
-        return len(self._candidate_of)
+    def outstanding_candidates(self) -> list[int]:
+        return sorted({self.candidate_of[trial_id] for trial_id in self.outstanding})
 
     @property
-    def ended_count(self) -> int:
-        """Trials with a record."""
-        return len(self._ended)
+    def is_open(self) -> Mask:
+        """Whether a candidate has an open trial, shape (candidates,)."""
+        closed = self.outstanding | self.ended
+        return np.array([not closed.issuperset(own.trial_ids) for own in self._candidates], bool)
 
-    @property
-    def has_outstanding_trials(self) -> bool:
-        """Whether a trial is outstanding."""
-        return bool(self._outstanding)
-
-    def candidate_of(self, trial_id: str) -> Candidate | None:
-        """The candidate of a trial; None if the plan does not have it."""
-        return self._candidate_of.get(trial_id)
-
-    def outstanding_candidates(self) -> list[Candidate]:
-        """The candidates with an outstanding trial."""
-        # Two repeats of a candidate may be outstanding. A dict keeps it once.
-        candidates = map(self._candidate_of.__getitem__, self._outstanding)
-        return list(dict.fromkeys(candidates))
-
-    def open_trials(self, candidate: Candidate) -> list[TrialSpec]:
-        """The candidate's trials that are open."""
+    def open_trials(self, candidates: Iterable[int]) -> list[TrialSpec]:
+        """The open trials of some candidates."""
         trials = []
-        for trial_id, trial in zip(candidate.trial_ids, candidate.trials, strict=True):
-            if self._is_open(trial_id):
-                trials.append(trial)
+        for index in candidates:
+            candidate = self._candidates[index]
+            for trial_id, trial in zip(candidate.trial_ids, candidate.trials, strict=True):
+                if trial_id not in self.outstanding and trial_id not in self.ended:
+                    trials.append(trial)
         return trials
 
-    def is_open(self, candidate: Candidate) -> bool:
-        """Whether a trial of the candidate is open."""
-        return any(map(self._is_open, candidate.trial_ids))
+    def take(self, index: int) -> TrialSpec:
+        """Ask for a candidate's first open trial, which is outstanding from now on."""
+        trial = self.open_trials([index])[0]
+        self.outstanding.add(trial.trial_id)
+        return trial
 
-    def take(self, trial_id: str) -> None:
-        """The trial is asked for."""
-        self._outstanding.add(trial_id)
 
-    def give_back(self, trial_id: str) -> None:
-        """The trial is open again."""
-        self._outstanding.discard(trial_id)
-
-    def end(self, trial_id: str) -> bool:
-        """The trial has a record; False if it had one before."""
-        is_first_record = trial_id not in self._ended
-        self._outstanding.discard(trial_id)
-        self._ended.add(trial_id)
-        return is_first_record
-
-    def open_trials_of(self, candidates: Iterable[Candidate]) -> list[TrialSpec]:
-        """The open trials of these candidates."""
-        trials: list[TrialSpec] = []
-        for candidate in candidates:
-            trials += self.open_trials(candidate)
-        return trials
-
-    def _is_open(self, trial_id: str) -> bool:
-        return trial_id not in self._outstanding and trial_id not in self._ended
+def _by_similarity(candidates: Sequence[Candidate], baseline: Mapping[str, Choice]) -> list[int]:
+    """All candidates: first by the number of the baseline's choices, then by micro-batch."""
+    keys = []
+    for index, candidate in enumerate(candidates):
+        choices = candidate.trials[0].choices
+        equal = sum(choices.get(axis) == value for axis, value in baseline.items())
+        keys.append((-equal, candidate.micro_batch, index))
+    return [index for _, _, index in sorted(keys)]

@@ -18,18 +18,12 @@ from jobs.record import TrialRecord, skipped
 from jobs.spec import Choice, TrialSpec
 from orchestrator.analysis.baseline import ranked_recipe
 from orchestrator.search.base import Search
-from orchestrator.search.best.budget_queries import (
-    BudgetQuery,
-    Decisions,
-    PlanView,
-    StoppingRule,
-    decide,
-)
+from orchestrator.search.best.budget_queries import BudgetQuery, Decisions, StoppingRule, decide
 from orchestrator.search.best.plan_state import PlanState
 from orchestrator.search.best.skip_reasons import reason_of
 from orchestrator.search.best.state import SearchState
 from orchestrator.search.model.arrays import Mask
-from orchestrator.search.model.candidates import candidates_of
+from orchestrator.search.model.candidates import Candidate, candidates_of
 from orchestrator.search.model.effects.technique_priors import TechniquePriors, priors_for
 from orchestrator.storage.search_summary import BudgetResult
 
@@ -77,24 +71,23 @@ class BestSearch(Search):
         effective_batch: int | None = None,
         slot_seconds: float = math.inf,
     ) -> None:
+        self._candidates = candidates_of(trials)
+        baseline = baseline or {}
+        self._plan = PlanState(self._candidates, baseline)
         if predicted_bytes is None:
             predicted_bytes = {}
-        self._candidates = candidates_of(trials)
         if priors is None:
             priors = priors_for(self._candidates)
-        self._plan = PlanState(self._candidates)
-        self._index = {candidate: index for index, candidate in enumerate(self._candidates)}
         self._state = SearchState(self._candidates, predicted_bytes, priors)
         self._budgets = tuple(sorted(set(budgets)))
-        self._stopping_rule = StoppingRule(regret=regret, confidence=confidence)
+        self._stopping_rule = StoppingRule(
+            regret=regret, confidence=confidence, slot_seconds=slot_seconds
+        )
         self._accounts_for_plan = accounts_for_plan
-        self._baseline = dict(baseline or {})
-        self._masks = self._recipe_masks(any_recipe=any_recipe, effective_batch=effective_batch)
-        self._slot_seconds = slot_seconds
+        self._effective_batch = effective_batch
+        self._masks = _recipe_masks(self._candidates, baseline, any_recipe, effective_batch)
         self._allowed_seconds: dict[str, float] = {}
         """Trial id -> slot time that it may take, of the trials that were asked for."""
-        self._effective_batch = effective_batch
-        self._by_similarity = self._sorted_by_similarity()
         self._decisions: Decisions | None = None
         """None: a record or a request has come since they were made."""
 
@@ -103,17 +96,19 @@ class BestSearch(Search):
         decisions = self._current_decisions()
         if decisions.next is None:
             return None
-        trial = self._plan.open_trials(self._candidates[decisions.next])[0]
-        self._plan.take(trial.trial_id)
-        self._decisions = None
+        trial = self._take(decisions.next)
         self._allowed_seconds[trial.trial_id] = self._allowed(decisions.seconds)
         return trial
 
+    def _take(self, index: int) -> TrialSpec:
+        self._decisions = None
+        return self._plan.take(index)
+
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
         """A better trial in place of one that has not started, by the latest records."""
-        if self._plan.candidate_of(spec.trial_id) is None:
+        if not self.considers(spec):
             return spec
-        self._plan.give_back(spec.trial_id)
+        self._plan.outstanding.discard(spec.trial_id)
         self._decisions = None
         return self.ask()
 
@@ -127,39 +122,37 @@ class BestSearch(Search):
 
     def tell(self, record: TrialRecord) -> None:
         """Learn from the first record of a trial; trials outside the plan are ignored."""
-        candidate = self._plan.candidate_of(record.trial_id)
-        if candidate is None or not self._plan.end(record.trial_id):
+        if not self.considers(record.spec) or record.trial_id in self._plan.ended:
             return
+        self._plan.outstanding.discard(record.trial_id)
+        self._plan.ended.add(record.trial_id)
         self._decisions = None
-        self._note(self._index[candidate], record)
+        self._note(self._plan.candidate_of[record.trial_id], record)
 
     @property
     def exhausted(self) -> bool:
-        """Whether no further trial follows and no trial is running."""
-        return self._current_decisions().next is None and not self._plan.has_outstanding_trials
+        return self._current_decisions().next is None and not self._plan.outstanding
 
     def skipped(self) -> Iterable[TrialRecord]:
-        """Records of the open trials that the current decisions leave out, with the reason."""
         if not self._accounts_for_plan:
             return []
         records = []
-        for index, rule in self._rules().items():
+        for index, rule in self._current_decisions().skipped.items():
             reason = self._reason(index, rule)
-            for trial in self._plan.open_trials(self._candidates[index]):
+            for trial in self._plan.open_trials([index]):
                 records.append(skipped(trial, rule, reason))
         return records
 
     def pending(self) -> Iterable[TrialSpec]:
-        """The open trials that ``ask`` may still return."""
         if not self._accounts_for_plan:
             return []
-        rules = self._rules()
-        kept = [candidate for index, candidate in enumerate(self._candidates) if index not in rules]
-        return self._plan.open_trials_of(kept)
+        left_out = self._current_decisions().skipped
+        return self._plan.open_trials(
+            index for index in range(len(self._candidates)) if index not in left_out
+        )
 
     def considers(self, spec: TrialSpec) -> bool:
-        """Whether a trial is one of the plan."""
-        return self._plan.candidate_of(spec.trial_id) is not None
+        return spec.trial_id in self._plan.candidate_of
 
     def results(self) -> tuple[BudgetResult, ...]:
         """The current result for each budget: pick, runner-up, and the gain still possible."""
@@ -168,12 +161,12 @@ class BestSearch(Search):
     def summary(self) -> Mapping[str, Any]:
         """Counts of trials and reasons, and the result for each budget."""
         rules: Counter[str] = Counter()
-        for index, rule in self._rules().items():
-            rules[rule] += len(self._plan.open_trials(self._candidates[index]))
+        for index, rule in self._current_decisions().skipped.items():
+            rules[rule] += len(self._plan.open_trials([index]))
         return {
             "kind": "best",
-            "planned": self._plan.trial_count,
-            "measured": self._plan.ended_count,
+            "planned": len(self._plan.candidate_of),
+            "measured": len(self._plan.ended),
             "skipped": dict(rules.most_common()),
             "regret": self._stopping_rule.regret,
             "confidence": self._stopping_rule.confidence,
@@ -182,78 +175,32 @@ class BestSearch(Search):
         }
 
     def _note(self, index: int, record: TrialRecord) -> None:
-        """Learn from the first record of a candidate's trial."""
         self._state.note(index, record)
 
     def _reason(self, index: int, rule: str) -> str:
-        """Why a rule excludes a candidate, in a sentence."""
         return reason_of(rule, self._stopping_rule.regret)
 
     def _allowed(self, expected_seconds: float) -> float:
         """The slot time that a trial may take; ``expected_seconds`` is infinite if unknown."""
-        if math.isinf(self._slot_seconds):
+        slot_seconds = self._stopping_rule.slot_seconds
+        if math.isinf(slot_seconds):
             return math.inf
-        left = self._slot_seconds - self._state.slot_seconds
+        left = slot_seconds - self._state.slot_seconds
         if math.isinf(expected_seconds):
             return max(_LAST_SECONDS, left)
-        in_any_case = min(_ALLOWED_IN_ANY_CASE, self._slot_seconds / _ALLOWED_FACTOR)
+        in_any_case = min(_ALLOWED_IN_ANY_CASE, slot_seconds / _ALLOWED_FACTOR)
         allowed = max(in_any_case, _ALLOWED_FACTOR * expected_seconds)
         # Never much more than what is left. But a trial that was begun should be able to end.
         at_the_end = max(left, _LAST_SECONDS, _LAST_FACTOR * expected_seconds)
         return min(allowed, at_the_end)
 
-    def _recipe_masks(self, *, any_recipe: bool, effective_batch: int | None) -> dict[str, Mask]:
-        """Recipe of a query ("" or "any") -> the candidates that can be its result.
-
-        Each mask has the shape (candidates,).
-        """
-        if not self._candidates:
-            return {}
-        listed = [
-            (candidate.trials[0].choices, candidate.training_recipe)
-            for candidate in self._candidates
-        ]
-        recipe = ranked_recipe(listed, self._baseline)
-        has_recipe = np.array(
-            [candidate.training_recipe == recipe for candidate in self._candidates]
-        )
-        may_answer = np.ones(len(has_recipe), bool)
-        if effective_batch is not None:
-            batches = [candidate.trials[0].effective_batch for candidate in self._candidates]
-            may_answer = np.array(batches) == effective_batch
-        masks = {"": has_recipe & may_answer}
-        if any_recipe and not has_recipe.all():
-            masks["any"] = may_answer
-        return masks
-
-    def _rules(self) -> dict[int, str]:
-        """Open candidate that will not be measured -> the rule that excludes it."""
-        decisions = self._current_decisions()
-        rules = {}
-        for index, candidate in enumerate(self._candidates):
-            if self._plan.is_open(candidate) and not decisions.is_worth_measuring[index]:
-                rules[index] = decisions.rules[index]
-        return rules
-
     def _current_decisions(self) -> Decisions:
         """The decisions by all records so far; computed once after every change."""
         if self._decisions is None:
-            view = PlanView(
-                is_open=np.array(
-                    [self._plan.is_open(candidate) for candidate in self._candidates], bool
-                ),
-                outstanding=[
-                    self._index[candidate] for candidate in self._plan.outstanding_candidates()
-                ],
-                partly_measured=self._partly_measured(),
-                by_similarity=self._by_similarity,
-                seconds_left=self._slot_seconds - self._state.slot_seconds,
-            )
-            self._decisions = decide(self._state, self._queries(), view, self._stopping_rule)
+            self._decisions = decide(self._state, self._plan, self._queries(), self._stopping_rule)
         return self._decisions
 
     def _queries(self) -> list[BudgetQuery]:
-        """One query for each pair of recipe mask and budget."""
         device_bytes = self._state.device_bytes or math.inf
         queries = []
         for name, mask in self._masks.items():
@@ -261,20 +208,26 @@ class BestSearch(Search):
                 queries.append(BudgetQuery(budget, min(budget, device_bytes), name, mask))
         return queries
 
-    def _partly_measured(self) -> list[int]:
-        """Candidates with several repeats, some measured and some still open."""
-        partly_measured = []
-        for index in self._state.measured:
-            candidate = self._candidates[index]
-            if len(candidate.trials) > 1 and self._plan.is_open(candidate):
-                partly_measured.append(index)
-        return partly_measured
 
-    def _sorted_by_similarity(self) -> list[int]:
-        """All candidates: first by the number of the baseline's choices, then by micro-batch."""
-        keys = []
-        for index, candidate in enumerate(self._candidates):
-            choices = candidate.trials[0].choices
-            equal = sum(choices.get(axis) == value for axis, value in self._baseline.items())
-            keys.append((-equal, candidate.micro_batch, index))
-        return [index for _, _, index in sorted(keys)]
+def _recipe_masks(
+    candidates: Sequence[Candidate],
+    baseline: Mapping[str, Choice],
+    any_recipe: bool,
+    effective_batch: int | None,
+) -> dict[str, Mask]:
+    """Recipe of a query ("" or "any") -> the candidates that can be its result.
+
+    Each mask has the shape (candidates,).
+    """
+    recipes = [candidate.training_recipe for candidate in candidates]
+    listed = [(candidate.trials[0].choices, candidate.training_recipe) for candidate in candidates]
+    recipe = ranked_recipe(listed, baseline)
+    has_recipe = np.array([own == recipe for own in recipes], bool)
+    may_answer = np.ones(len(candidates), bool)
+    if effective_batch is not None:
+        batches = [candidate.trials[0].effective_batch for candidate in candidates]
+        may_answer = np.array(batches) == effective_batch
+    masks = {"": has_recipe & may_answer}
+    if any_recipe and not has_recipe.all():
+        masks["any"] = may_answer
+    return masks

@@ -55,12 +55,12 @@ class SearchState:
         prior_of_memory = CostPrior(candidates, priors, is_time=False)
         self._memory = MemoryModel(candidates, prior_of_memory, predicted_bytes, priors)
         self._costs = TrialCost(candidates, priors)
-        self._failures = Failures(candidates, priors)
+        self.failures = Failures(candidates, priors)
         self._curves = Numbering[Curve]().of(candidate.curve for candidate in candidates)
         self._memory_curves = Numbering[Curve]().of(
             candidate.curve.of_memory for candidate in candidates
         )
-        self._loaders = Loaders(candidates)
+        self.loaders = Loaders(candidates)
         self._host_seconds: dict[int, float] = {}
         """Curve -> the shortest micro-batch that waited for the host, in seconds."""
         self._smallest_too_large: dict[int, float] = {}
@@ -73,7 +73,7 @@ class SearchState:
         device_bytes = int(record.environment.get("gpu_memory_bytes") or 0)
         self.device_bytes = max(self.device_bytes, device_bytes)
         self.slot_seconds += record.slot_seconds
-        self._failures.note(index, record)
+        self.failures.note(index, record)
         self._costs.note(index, record)
         if record.outcome is Outcome.OUT_OF_MEMORY:
             self._ran_out(index)
@@ -88,14 +88,12 @@ class SearchState:
                 shortest = self._host_seconds.get(curve, math.inf)
                 self._host_seconds[curve] = min(shortest, observation.cost)
             else:
-                self._loaders.note(index, measurement.data_share, observation.cost)
+                self.loaders.note(index, measurement.data_share, observation.cost)
 
     def _observation(self, index: int, measurement: Measurement) -> Observation:
-        """The seconds of a micro-batch, with their relative error.
-
-        Waiting for data adds to the error: how fast a host prepares its batches varies a lot.
-        """
+        """The seconds of a micro-batch, with their relative error."""
         error = measurement.speed_error
+        # How fast a host prepares its batches varies a lot, so waiting for data is an error.
         if measurement.data_share > NOTICED_DATA_SHARE:
             error = max(error, measurement.speed_ci95 + measurement.data_share)
         return Observation(
@@ -112,11 +110,6 @@ class SearchState:
         self._smallest_too_large[curve] = min(smallest, self._sizes[index])
 
     @property
-    def given_up(self) -> Mask:
-        """Whether a candidate's techniques do not run on this machine, shape (candidates,)."""
-        return self._failures.given_up
-
-    @property
     def too_large(self) -> Mask:
         """Whether this or a smaller micro-batch of the same techniques ran out of memory.
 
@@ -126,6 +119,11 @@ class SearchState:
         for curve, smallest in self._smallest_too_large.items():
             too_large |= (self._memory_curves == curve) & (self._sizes >= smallest)
         return too_large
+
+    @property
+    def cannot_run(self) -> Mask:
+        """Whether a candidate is given up or too large, shape (candidates,)."""
+        return self.failures.given_up | self.too_large
 
     def posterior(self) -> Posterior | None:
         """The posterior of every candidate; None before a speed is measured."""
@@ -147,10 +145,9 @@ class SearchState:
             model_errors=np.abs(log_speed - of_model),
             log_memory=self._memory.mean,
             memory_deviation=self._memory.deviation,
-            works=self._failures.probability_to_work(),
-            choices=self._failures.choices,
-            unproven=self._failures.unproven,
-            untried_probability=self._failures.untried_probability,
+            works=self.failures.probability_to_work(),
+            choices=self.failures.choices,
+            choice_works=self.failures.probability_of_choices,
             times=self._times,
         )
 
@@ -165,7 +162,7 @@ class SearchState:
         seconds = np.full(len(self._sizes), elsewhere)
         for curve, shortest in self._host_seconds.items():
             seconds[self._curves == curve] = shortest * math.exp(-_HOST_NOISE)
-        seconds = np.maximum(seconds, self._loaders.least_seconds())
+        seconds = np.maximum(seconds, self.loaders.least_seconds())
         # Without any bound the time is 0, and the speed infinite.
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self._sizes / seconds))
@@ -185,14 +182,6 @@ class SearchState:
             log_speed[index] = log_measured + weight * difference
         return log_speed
 
-    def wait_for_a_twin(self, posterior: Posterior, can_run: Mask) -> Mask:
-        """Whether a candidate waits for the trial of another data loader, shape (candidates,)."""
-        return self._loaders.wait_for_a_twin(posterior.log_speed, can_run, self.measured)
-
     def seconds(self, posterior: Posterior) -> Array:
         """Expected slot time of a trial of each candidate, shape (candidates,)."""
         return self._costs.seconds(np.exp(posterior.log_speed))
-
-    def late_seconds(self) -> Array:
-        """Slot time to be expected after trials that did not end in time, shape (candidates,)."""
-        return self._failures.late_seconds()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 from collections.abc import Sequence
 
@@ -15,6 +16,8 @@ from orchestrator.search.model.effects.similar_values import similar_to
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.effects.unrecorded import BUILD_SECONDS
 
+Technique = tuple[str, Choice]
+"""An axis and a value."""
 USUAL_SECONDS = 2.5
 """Seconds of a trial without its steps and its compilation: process, model, data, first step.
 Assumed until a trial without overhead has ended."""
@@ -35,9 +38,11 @@ class TrialCost:
     """
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
-        trials = [candidate.trials[0] for candidate in candidates]
-        techniques: Numbering[tuple[str, Choice]] = Numbering()
-        self._overheads = _expected_overheads(candidates, priors, techniques)
+        overheads = [_expected_overheads(candidate, priors) for candidate in candidates]
+        techniques = list(dict.fromkeys(itertools.chain.from_iterable(overheads)))
+        self._overheads = np.array(
+            [[own.get(each, 0.0) for each in techniques] for own in overheads]
+        )
         """Expected overhead of each slow technique in seconds, shape (candidates, techniques)."""
         self._similar = [similar_to(technique, techniques) for technique in techniques]
         """For each slow technique: the numbers of similar ones."""
@@ -46,21 +51,20 @@ class TrialCost:
         self._plain: list[float] = []
         """Overheads of trials without slow techniques, in seconds."""
         builds: Numbering[frozenset[str]] = Numbering()
-        self._builds = builds.of(frozenset(trial.settings.builds) for trial in trials)
+        self._builds = builds.of(frozenset(own.trials[0].settings.builds) for own in candidates)
         """Index of the set of ops that each candidate builds, shape (candidates,)."""
         self._is_built: Mask = np.array([not ops for ops in builds], bool)
         """Whether each set of ops is already built, shape (sets,)."""
-        self._steps = np.array([candidate.steps for candidate in candidates], float)
-        self._batches = np.array([trial.effective_batch for trial in trials], float)
+        samples = [own.steps * own.trials[0].effective_batch for own in candidates]
+        self._samples = np.array(samples, float)
+        """Samples of a trial of each candidate, shape (candidates,)."""
 
     def note(self, index: int, record: TrialRecord) -> None:
         """Learn the overhead of a trial; a trial without a speed is ignored."""
         speed = record.measurements.get("samples_per_second")
         if not speed or not record.slot_seconds:
             return
-        # Overhead = slot time - optimizer steps × samples per step / samples per second.
-        in_steps = self._steps[index] * self._batches[index] / speed
-        besides = max(_LEAST_SECONDS, record.slot_seconds - in_steps)
+        besides = max(_LEAST_SECONDS, record.slot_seconds - self._samples[index] / speed)
         expected = self._overheads[index].sum() + self._to_build()[index]
         if expected:
             scale = max(_LEAST_SCALE, (besides - self._usual()) / expected)
@@ -77,7 +81,7 @@ class TrialCost:
         """
         scales = np.array([self._scale(number) for number in range(len(self._scales))])
         besides = self._usual() + self._overheads @ scales + self._to_build()
-        return np.asarray(besides + self._steps * self._batches / speeds)
+        return np.asarray(besides + self._samples / speeds)
 
     def _scale(self, number: int) -> float:
         """Measured overhead of a slow technique / expected overhead."""
@@ -99,22 +103,11 @@ class TrialCost:
         return np.where(self._is_built[self._builds], 0.0, BUILD_SECONDS)
 
 
-def _expected_overheads(
-    candidates: Sequence[Candidate],
-    priors: TechniquePriors,
-    techniques: Numbering[tuple[str, Choice]],
-) -> Array:
-    """Expected overhead of each slow technique in seconds, shape (candidates, techniques).
-
-    It numbers the slow techniques, each of which is an axis and a value.
-    """
-    entries = []
-    for index, candidate in enumerate(candidates):
-        for axis, _, value in candidate.techniques:
-            seconds = priors.of(axis, value).overhead_seconds
-            if seconds > 0:
-                entries.append((index, techniques[axis, value], seconds))
-    overheads = np.zeros((len(candidates), len(techniques)))
-    for index, number, seconds in entries:
-        overheads[index, number] = seconds
+def _expected_overheads(candidate: Candidate, priors: TechniquePriors) -> dict[Technique, float]:
+    """Slow technique of a candidate -> its expected overhead in seconds."""
+    overheads = {}
+    for axis, _, value in candidate.techniques:
+        seconds = priors.of(axis, value).overhead_seconds
+        if seconds > 0:
+            overheads[axis, value] = seconds
     return overheads

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import Purpose, TrialSpec, from_json, to_json
+from jobs.spec import Purpose, TrialSpec
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
 from orchestrator.planning.config_model import FollowUpPolicy
 from orchestrator.search.follow_up_plan import MAX_FAILED_CHECKS
@@ -116,11 +116,6 @@ def test_follow_ups_of_several_environments_do_not_run():
         search.tell(device.run(trial))
     search.tell(Device(device_mib=100_000).run(asked[-1]))
     assert search.exhausted
-
-
-def test_follow_up_survives_its_journey_as_json():
-    spec = run_to_the_end(follow_ups(), Device())[0].spec
-    assert from_json(TrialSpec, to_json(spec)) == spec
 
 
 def test_follow_ups_of_a_resumed_search_are_the_same():

@@ -3,16 +3,15 @@ records."""
 
 from collections import Counter
 from collections.abc import Mapping
+from typing import Any
 
 from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
-from orchestrator.search.best.front import FrontierSearch
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.follow_up_trials import tie_break
 from orchestrator.search.grid import Grid
 from orchestrator.search.per_gpu_model import PerGpuModel, for_gpu_model, per_gpu_model
-from tests.benchmarks.simulated_grids import simulated
 from tests.conftest import build_tiny_spec
 from tests.support.devices import make_trial
 
@@ -73,22 +72,22 @@ def test_per_gpu_model_asks_for_a_tie_break_in_a_row():
     assert len(asked) == 4, "one slot runs all rounds"
 
 
-def finished() -> Search:
-    """A frontier search at its end, on a small simulated grid."""
-    table = simulated(micro_batches=(1, 16, 256))
-    search = FrontierSearch(record.spec for record in table.values())
-    while (trial := search.ask()) is not None:
-        search.tell(table[trial.trial_id])
-    return search
+class Summarized(Grid):
+    """A search at its end."""
+
+    def summary(self) -> Mapping[str, Any]:
+        skipped = {"cannot_gain": 3, "does_not_fit": 1}
+        return {"kind": "frontier", "planned": 9, "measured": 5, "skipped": skipped, "audit": {}}
 
 
 def test_per_gpu_model_summary_adds_up_the_models():
-    one = finished().summary()
-    both = PerGpuModel({"A100": finished(), "H200": finished()}, SLOTS).summary()
-    assert both["planned"] == 2 * one["planned"]
-    assert both["measured"] == 2 * one["measured"]
-    assert both["skipped"] == {rule: 2 * trials for rule, trials in one["skipped"].items()}
-    assert "audit" not in both
+    searches = {"A100": Summarized([]), "H200": Summarized([])}
+    assert PerGpuModel(searches, SLOTS).summary() == {
+        "kind": "frontier",
+        "planned": 18,
+        "measured": 10,
+        "skipped": {"cannot_gain": 6, "does_not_fit": 2},
+    }
 
 
 def test_per_gpu_model_of_one_model_is_its_search():

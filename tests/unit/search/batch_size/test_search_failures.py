@@ -1,22 +1,11 @@
 """The batch-size search when trials fail, take too long or are forbidden."""
 
-from collections.abc import Callable
-from dataclasses import replace
-
 import pytest
 
 from jobs.record import Outcome, TrialRecord, unsupported
 from jobs.spec import TrialSpec
-from orchestrator.analysis.batch_size import BatchSizeResult
 from orchestrator.search.batch_size.search import BatchSizeSearch
-from orchestrator.search.round_robin import RoundRobin
 from tests.support.devices import Cpu, Device, make_trial, run_to_the_end
-
-
-def picks(answer: BatchSizeResult) -> tuple[int | None, ...]:
-    """Largest, fastest, and the saturation."""
-    found = (answer.largest, answer.fastest, answer.saturation)
-    return tuple(size and size.micro_batch for size in found)
 
 
 def failed(spec: TrialSpec, outcome: Outcome) -> TrialRecord:
@@ -65,7 +54,7 @@ def test_size_that_fails_for_any_reason_bounds_the_largest(outcome):
     while (trial := search.ask()) is not None:
         fits = trial.micro_batch <= 100
         search.tell(device.run(trial) if fits else failed(trial, outcome))
-    assert picks(search.answer)[0] == 100
+    assert search.answer.largest.micro_batch == 100
 
 
 def test_size_that_timed_out_is_not_approached():
@@ -77,7 +66,7 @@ def test_size_that_timed_out_is_not_approached():
         search.tell(failed(trial, Outcome.TIMED_OUT) if is_late else device.run(trial))
     assert asked[:3] == [4, 16, 64]
     assert max(asked[3:]) < 16
-    assert picks(search.answer)[0] == 16
+    assert search.answer.largest.micro_batch == 16
 
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.UNSUPPORTED, Outcome.TIMED_OUT])
@@ -90,19 +79,3 @@ def test_accumulation_that_fails_is_tried_once(outcome):
         search.tell(device.run(trial) if is_single else failed(trial, outcome))
     assert tried == 1
     assert search.answer.accumulated is None
-
-
-def test_several_searches_in_turn_keep_to_their_own_trials():
-    def make(number: int) -> Callable[[int, int], TrialSpec]:
-        return lambda micro, accumulation: replace(make_trial(micro, accumulation), repeat=number)
-
-    searches = [BatchSizeSearch(make(number)) for number in range(3)]
-    together, device = RoundRobin(searches), Device()
-    first = [together.ask() for _ in range(4)]
-    assert [trial and trial.repeat for trial in first] == [0, 1, 2, None]
-    for trial in first[:3]:
-        assert trial is not None
-        together.tell(device.run(trial))
-    run_to_the_end(together, device)
-    assert [picks(search.answer) for search in searches] == [(248, 248, 96)] * 3
-    assert all(len(search.answer.sizes) == 4 for search in searches)

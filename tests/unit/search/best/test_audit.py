@@ -2,7 +2,6 @@
 
 import pytest
 
-from jobs.record import Outcome
 from orchestrator.search.best.audit import MIN_AUDITS, Auditor, ExpectedTrial
 from orchestrator.search.model.measurements import measurement_of
 from orchestrator.units import GIB
@@ -21,7 +20,7 @@ def audited(fraction: float, *, searched_seconds: float, seed: int = 0, long: in
     seconds = {index: 1.0 if index % 2 else float(long) for index in range(100)}
     drawn = []
     while (index := auditor.draw(seconds)) is not None:
-        auditor.begin(index, EXPECTED)
+        auditor.expected[index] = EXPECTED
         auditor.spend(index, seconds.pop(index))
         drawn.append(index)
     return drawn
@@ -54,16 +53,15 @@ def test_auditor_draws_long_trials_less_often():
 
 
 def test_audit_compares_what_was_expected_with_what_was_measured():
-    auditor = Auditor(2, 1.0, 0)
-    auditor.begin(0, EXPECTED)
-    auditor.begin(1, EXPECTED)
+    auditor = Auditor(3, 1.0, 0)
+    auditor.expected = {0: EXPECTED, 1: EXPECTED, 2: EXPECTED}
     record = make_record(make_spec({"micro_batch": 1}), 2 * GIB, 10.0)
-    failed = make_record(make_spec({"micro_batch": 2}), None, None)
-    auditor.add_result(0, record, measurement_of([record]), contradicts=True)
-    auditor.add_result(1, failed, None, contradicts=False)
-    measured, unmeasured = auditor.audits
+    auditor.add_result(0, "measured", measurement_of([record]), contradicts=True)
+    auditor.add_result(1, "failed", None, contradicts=False)
+    assert [auditor.is_awaited(index) for index in range(4)] == [False, False, True, False]
+    measured, unmeasured = auditor.audits.values()
     assert (measured.memory_error, measured.speed_error) == pytest.approx((0.5, -0.2))
-    assert (unmeasured.outcome, unmeasured.memory_error) == (Outcome.OUT_OF_MEMORY, None)
+    assert (unmeasured.memory_error, unmeasured.speed_error) == (None, None)
     assert auditor.summary(0.02) == {
         "audited": 2,
         "contradicted": 1,

@@ -9,7 +9,8 @@ import pytest
 
 from jobs.record import Outcome
 from orchestrator.search.best import skip_reasons
-from orchestrator.search.best.budget_queries import BudgetQuery, PlanView, StoppingRule, decide
+from orchestrator.search.best.budget_queries import BudgetQuery, StoppingRule, decide
+from orchestrator.search.best.plan_state import PlanState
 from orchestrator.search.best.state import SearchState
 from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
@@ -21,8 +22,9 @@ SPECS = [
     for optimizer in ("adamw", "sgd")
     for size in (2, 4, 8)
 ]
-STOPPING = StoppingRule(regret=0.01, confidence=0.95)
 """Candidates 0 to 2 are adamw's, of rising size; 3 to 5 are those of sgd."""
+BASELINE = {"optimizer": "adamw", "micro_batch": 4, "accumulation": 1}
+STOPPING = StoppingRule(regret=0.01, confidence=0.95)
 
 
 def state() -> SearchState:
@@ -35,16 +37,11 @@ def query(*candidates: int, budget: float = math.inf) -> BudgetQuery:
     return BudgetQuery(budget, budget, "", mask)
 
 
-def view(
-    outstanding: Sequence[int] = (), measured: Sequence[int] = (), seconds_left: float = math.inf
-) -> PlanView:
-    return PlanView(
-        is_open=~np.isin(np.arange(len(SPECS)), [*outstanding, *measured]),
-        outstanding=outstanding,
-        partly_measured=(),
-        by_similarity=(1, 0, 2, 4, 3, 5),
-        seconds_left=seconds_left,
-    )
+def plan(outstanding: Sequence[int] = (), measured: Sequence[int] = ()) -> PlanState:
+    known = PlanState(candidates_of(SPECS), BASELINE)
+    known.outstanding.update(SPECS[index].trial_id for index in outstanding)
+    known.ended.update(SPECS[index].trial_id for index in measured)
+    return known
 
 
 def measure(known: SearchState, index: int, speed: float, **figures: float) -> None:
@@ -56,40 +53,40 @@ def measure(known: SearchState, index: int, speed: float, **figures: float) -> N
 
 
 def test_before_any_speed_the_baseline_comes_first_even_where_it_answers_nothing():
-    decisions = decide(state(), [query(3, 4, 5)], view(), STOPPING)
+    decisions = decide(state(), plan(), [query(3, 4, 5)], STOPPING)
     assert decisions.next == 1
-    assert np.flatnonzero(decisions.is_worth_measuring).tolist() == [1, 3, 4, 5]
-    assert decisions.rules[:3] == [skip_reasons.OTHER_RECIPE] * 3
+    assert decisions.skipped == dict.fromkeys((0, 2), skip_reasons.OTHER_RECIPE)
     (result,) = decisions.results
     assert (result.considered, result.ruled_out, result.measured) == (3, 0, 0)
     assert (result.pick, result.is_settled) == (None, False)
 
 
 def test_before_any_speed_one_trial_runs_at_a_time():
-    assert decide(state(), [query()], view(outstanding=[1]), STOPPING).next is None
+    assert decide(state(), plan(outstanding=[1]), [query()], STOPPING).next is None
     # The baseline failed, so the most similar one without its optimizer follows.
     known = state()
     known.note(1, dataclasses.replace(make_record(SPECS[1], 0, 1.0), outcome=Outcome.FAILED))
-    assert decide(known, [query()], view(measured=[1]), STOPPING).next == 4
+    assert decide(known, plan(measured=[1]), [query()], STOPPING).next == 4
 
 
 @pytest.mark.parametrize("seconds_left", [0.0, -1.0])
 def test_nothing_is_measured_without_time(seconds_left):
     known = state()
-    decisions = decide(known, [query()], view(seconds_left=seconds_left), STOPPING)
-    assert (decisions.next, decisions.is_worth_measuring.any()) == (None, False)
+    stopping = dataclasses.replace(STOPPING, slot_seconds=seconds_left)
+    decisions = decide(known, plan(), [query()], stopping)
+    assert (decisions.next, len(decisions.skipped)) == (None, len(SPECS))
     measure(known, 1, 10.0)
-    decisions = decide(known, [query()], view(measured=[1], seconds_left=seconds_left), STOPPING)
-    assert (decisions.next, decisions.is_worth_measuring.any()) == (None, False)
-    assert skip_reasons.OUT_OF_TIME in decisions.rules
+    stopping = dataclasses.replace(STOPPING, slot_seconds=known.slot_seconds + seconds_left)
+    decisions = decide(known, plan(measured=[1]), [query()], stopping)
+    assert (decisions.next, len(decisions.skipped)) == (None, len(SPECS) - 1)
+    assert skip_reasons.OUT_OF_TIME in decisions.skipped.values()
 
 
 def test_a_size_beyond_one_that_ran_out_of_memory_is_never_asked_for():
     known = state()
     known.note(4, make_record(SPECS[4], None, None, device_bytes=8 * GIB))
-    decisions = decide(known, [query(3, 4, 5)], view(measured=[4]), STOPPING)
-    assert decisions.rules[4:] == [skip_reasons.TOO_LARGE] * 2
-    assert not decisions.is_worth_measuring[4:].any()
+    decisions = decide(known, plan(measured=[4]), [query(3, 4, 5)], STOPPING)
+    assert decisions.skipped[5] == skip_reasons.TOO_LARGE
     assert decisions.results[0].ruled_out == 2
 
 
@@ -98,7 +95,7 @@ def test_query_is_settled_once_nothing_can_beat_its_pick():
     for index, speed in enumerate((10.0, 18.0, 30.0, 12.0, 21.0)):
         measure(known, index, speed)
     open_query, settled_query = query(2, 5), query(2, 3)
-    decisions = decide(known, [open_query, settled_query], view(measured=range(5)), STOPPING)
+    decisions = decide(known, plan(measured=range(5)), [open_query, settled_query], STOPPING)
     first, second = decisions.results
     assert (first.is_settled, second.is_settled) == (False, True)
     assert first.pick is not None
@@ -110,11 +107,11 @@ def test_query_is_settled_once_nothing_can_beat_its_pick():
 def test_query_that_nothing_fits_is_settled_and_says_so():
     known = state()
     measure(known, 1, 10.0)
-    decisions = decide(known, [query(budget=1.0 * GIB)], view(measured=[1]), STOPPING)
+    decisions = decide(known, plan(measured=[1]), [query(budget=1.0 * GIB)], STOPPING)
     (result,) = decisions.results
     assert (result.is_settled, result.pick, result.ruled_out) == (True, None, 5)
     assert decisions.next is None
-    assert set(decisions.rules) == {skip_reasons.DOES_NOT_FIT}
+    assert set(decisions.skipped.values()) == {skip_reasons.DOES_NOT_FIT}
 
 
 def test_host_bound_speed_bounds_what_its_curve_can_reach():

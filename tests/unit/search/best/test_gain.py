@@ -80,8 +80,7 @@ def known_posterior(shared: float, *, model_error: float = 0.0) -> Posterior:
         memory_deviation=np.zeros(3),
         works=np.ones(3),
         choices=np.zeros((3, 1), dtype=int),
-        unproven=np.array([False]),
-        untried_probability=np.ones(1),
+        choice_works=np.ones(1),
         times=Times(shared),  # type: ignore[arg-type]
         model_errors=np.full(3, model_error),
     )
@@ -167,9 +166,7 @@ def test_nothing_left_to_measure_gains_nothing(incumbent, at_most):
 
 
 def test_technique_that_may_not_run_fits_as_often_as_it_runs():
-    known = dataclasses.replace(
-        known_posterior(0.0), unproven=np.array([True]), untried_probability=np.array([0.9])
-    )
+    known = dataclasses.replace(known_posterior(0.0), choice_works=np.array([0.9]))
     gains = expected_gains(known, 0, probability_to_fit(known, 1e12), OPEN)
     left = remaining_gain(known, 0, 1e12, gains, probability=0.95, seed=0)
     # Both candidates have the technique, so it runs for both or for none.

@@ -26,9 +26,7 @@ def replayed() -> tuple[Machine, BestSearch, list[TrialSpec]]:
     return machine, search, asked
 
 
-def test_best_search_finds_compiled_configurations_of_a_decoder_soon(
-    replayed,
-):
+def test_best_search_finds_compiled_configurations_of_a_decoder_soon(replayed):
     machine, search, asked = replayed
     compiled = [trial for trial in asked if "regional" in str(trial.choices["compile"])]
     before = asked[: asked.index(compiled[0])]
@@ -41,38 +39,19 @@ def test_best_search_finds_compiled_configurations_of_a_decoder_soon(
         assert result.pick.samples_per_second > 0.85 * expert
 
 
-def test_best_search_tries_no_slow_build_that_promises_little(
-    replayed,
-):
+def test_best_search_tries_no_slow_build_that_promises_little(replayed):
     machine, _, asked = replayed
     assert {trial.choices["offload"] for trial in asked} == {"none"}
     assert machine.spent < 60 * MINUTES * SEARCH_SHARE + 15
 
 
-def test_best_search_says_that_untried_techniques_may_gain(
-    replayed,
-):
+def test_best_search_says_that_untried_techniques_may_gain(replayed):
     _, search, _ = replayed
     for result in search.results():
         assert result.considered > 10_000
         assert result.gain_at_most is not None
         assert 0.01 < result.gain_at_most < 1.5
         assert not result.is_settled
-
-
-def test_best_search_of_equal_records_makes_equal_choices(
-    replayed,
-):
-    _, _, asked = replayed
-    machine = Machine(0, NOISE)
-    search = best_search(machine, MINUTES)
-    again = []
-    for _ in range(5):
-        trial = search.ask()
-        assert trial is not None
-        again.append(trial.trial_id)
-        search.tell(machine.run(trial))
-    assert again == [trial.trial_id for trial in asked[:5]]
 
 
 def test_decoder_is_as_recorded_where_there_are_rows():
