@@ -124,6 +124,8 @@ def exported(spec: TrialSpec, folder: Path, *options: str, steps: int, **known: 
     """What the exported script of a trial prints when it trains on what the trial trained on."""
     export(spec, folder, label=folder.name, **known)
     variables = dict(process_variables(os.cpu_count() or 1))
-    variables["PYTHONPATH"] = ""
+    # The libraries of this process without the project, which the script does without.
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if Path(path) != ROOT)
     options = ("--synthetic", "--eval_strategy", "no", *options)
     return run_here("train.py", "--max_steps", str(steps), *options, cwd=folder, **variables)
