@@ -16,9 +16,8 @@ GROWTH = 4
 """Growth to the next size if nothing predicts it, and shrinkage after a first size that failed."""
 _START_WITH_LIMIT = 16
 """The first size if a device's memory limits it. Without a limit it is ``GROWTH``."""
-_MAX_GROWTH_FROM_ONE = 8
-_MAX_GROWTH = 16
-"""The most growth if one size predicts the next, and the most if several do."""
+_MAX_GROWTH = {"one size": 8, "several sizes": 16}
+"""The most growth to the next size, by what predicts it."""
 _RESOLUTION = 32
 """The largest size is known to one part in this many, so below 64 to the sample."""
 
@@ -72,7 +71,7 @@ class LargestSize:
         if granularity > 1:
             # One sample less, because the rounding of an allocator can be as much as a sample.
             predicted -= 1
-        size = int(min(predicted, low * _MAX_GROWTH, self.max_micro_batch))
+        size = int(min(predicted, low * _MAX_GROWTH["several sizes"], self.max_micro_batch))
         if high is not None and size >= high:
             yield self._between(sizes, low, high)
         else:
@@ -96,7 +95,7 @@ class LargestSize:
         # One size: proportional memory is an upper bound, because weights take memory before any
         # sample does.
         surely_fits = int(low * limit / memory[low])
-        return max(2 * low, min(surely_fits, low * _MAX_GROWTH_FROM_ONE))
+        return max(2 * low, min(surely_fits, low * _MAX_GROWTH["one size"]))
 
     def _between(self, sizes: MeasuredSizes, low: int, high: int) -> int:
         """A size between one that fits and one that failed.

@@ -32,13 +32,9 @@ _CORRELATION_WITHOUT_TABLES = 0.5
 any value then. So effects relative to the same reference share half of their variance: the
 reference's own.
 """
-_WORKS_IF_RECORDED = 0.95
-"""Probability that a technique works on this model if it ran on another model."""
-_WORKS_IF_SIMILAR_RECORDED = 0.85
-"""The same if only a similar technique ran on another model."""
-_WORKS_IF_UNKNOWN = 0.7
-"""The same if no table has the technique. It is low, so that new techniques are tried one by one.
-"""
+_WORKS = {"recorded": 0.95, "similar": 0.85, "unknown": 0.7}
+"""Probability that a technique works on this model if it, a similar one or neither ran on another
+model. The last is low, so that new techniques are tried one by one."""
 
 _LEAST_DEVIATION = 0.05
 _DEVIATION_SHARE = 0.5
@@ -75,10 +71,10 @@ class TechniquePriors:
     def probability_to_work(self, axis: str, value: Choice) -> float:
         """Probability that a value works on a model on which it was never tried."""
         if str(value) in self.effects.get(axis, {}):
-            return _WORKS_IF_RECORDED
+            return _WORKS["recorded"]
         if self._similar(axis, str(value)):
-            return _WORKS_IF_SIMILAR_RECORDED
-        return _WORKS_IF_UNKNOWN
+            return _WORKS["similar"]
+        return _WORKS["unknown"]
 
     def between(self, axis: str, reference: Choice, value: Choice) -> Effect:
         """The effect of changing from one value of an axis to another."""
