@@ -10,8 +10,6 @@ from pathlib import Path
 from orchestrator import cli
 from orchestrator.planning.shipped import about, shipped_configurations, write_shipped
 
-_DEFAULT = "quickstart"
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write a shipped configuration, or list them. Returns the exit status."""
@@ -36,7 +34,7 @@ def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
     parser = cli.verb_parser("init", __doc__, "the file cannot be written")
     add = parser.add_argument
-    add("name", nargs="?", default=_DEFAULT, metavar="NAME", help="a shipped configuration")
+    add("name", nargs="?", default="quickstart", metavar="NAME", help="a shipped configuration")
     add("--list", action="store_true", help="list the shipped configurations and stop")
     add("--output", type=Path, metavar="FILE.yaml", help="where to write it (default: NAME.yaml)")
     add("--force", action="store_true", help="write over files of the same names")
