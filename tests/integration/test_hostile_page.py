@@ -14,13 +14,13 @@ from tests.support.report_pages import DRAWN, opened
 
 CANARY = "document.documentElement.dataset.canary='sang'"
 HOSTILE = (
-    f"\"'></script></style><script>{CANARY}</script>",
-    f"<img src=https://canary.example/x onerror={CANARY}>",
-    f"x}}<img src=x onerror={CANARY}>@{{y",
-    "$$\\text{x}$$ \\(y\\) @{index} $color[hex]:x {{7*7}} ${7*7}",
-    "javascript:alert(1)",
-    "__proto__",
+    "javascript:alert(1)"
+    f"\"'></script></style><script>{CANARY}</script>"
+    f"<img src=https://canary.example/x onerror={CANARY}>"
+    f"x}}<img src=x onerror={CANARY}>@{{y"
+    "$$\\text{x}$$ \\(y\\) @{index} $color[hex]:x {{7*7}} ${7*7}"
     "\u202eevil\x1b[31m\u2028`${alert(1)}`",
+    "__proto__",
 )
 """Texts that would run, load or reorder something where they are read as more than text."""
 
