@@ -104,6 +104,29 @@ def pytest_configure(config: pytest.Config) -> None:
         library_facts.facts()
 
 
+SHARING = {
+    "Ray": ("batch_size", "doctor", "object_stores", "sweep", "tune"),
+    "fork server": ("decoder_techniques", "export", "export_trl"),
+}
+"""What tests/integration/test_NAME.py starts once for a worker -> these names."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """One worker gets all files that share what takes long to start, so no other starts it."""
+    if config.getvalue("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class Sharing(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            name = file.removeprefix("tests/integration/test_").removesuffix(".py")
+            return next((shared for shared, names in SHARING.items() if name in names), file)
+
+    return Sharing(config, log)
+
+
 def pytest_collection_finish() -> None:
     """Libraries stay in memory, so collections of garbage can skip them."""
     gc.freeze()
