@@ -7,7 +7,7 @@ compared only if the hosts are equal.
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, get_args
 
 from jobs.record import Outcome
@@ -65,13 +65,7 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
     judged = gpu_bound
     if different_hosts or "host" not in differing:
         judged, other_hosts = [*gpu_bound, *other_hosts], []
-    changes = [
-        *single_changes(before, judged),
-        *_outcome_changes("regressed", before, earlier, later),
-        *_outcome_changes("fixed", after, later, earlier),
-        *_memory_changes(before, pairs),
-        *_loss_changes(before, after, pairs, differing),
-    ]
+    changes = _changes(before, after, (earlier, later), judged, differing)
     return Comparison(
         matched=len(pairs),
         unsteady=len(pairs) - sum(map(len, by_pace.values())),
@@ -87,6 +81,23 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
         only_after=len(later.keys() - earlier.keys()),
         differences=set_up,
     )
+
+
+def _changes(
+    before: Dataset,
+    after: Dataset,
+    tried: tuple[Tried, Tried],
+    judged: Sequence[Pair],
+    differing: Container[str],
+) -> Iterator[Change]:
+    """Changes of every kind; those of speed among the pairs that are ``judged``."""
+    earlier, later = tried
+    pairs = list(_pairs(earlier, later))
+    yield from single_changes(before, judged)
+    yield from _outcome_changes("regressed", before, earlier, later)
+    yield from _outcome_changes("fixed", after, later, earlier)
+    yield from _memory_changes(before, pairs)
+    yield from _loss_changes(before, after, pairs, differing)
 
 
 def differences(before: Dataset, after: Dataset) -> Iterator[SetupDifference]:
