@@ -138,7 +138,10 @@ def _time_entries(trace: Trace, profiler: StepProfiler, row: Mapping[str, Any]) 
     groups = {item.name: item.value for item in operation_entries if item.part == "operations"}
     yield from rules_of_thumb.time_shares(groups)
     ratios = [entry.value for entry in phase_entries if entry.name == BACKWARD_TO_FORWARD]
-    yield from map(rules_of_thumb.backward_ratio, ratios)
+    # Frozen layers have less of a backward pass, and checkpointed ones a forward pass more.
+    trains_all = row["parameters_trainable"] == row["parameters_total"]
+    if trains_all and not row.get("checkpointed_layers"):
+        yield from map(rules_of_thumb.backward_ratio, ratios)
     device = torch.cuda.get_device_name() if on_gpu else ""
     without_autocast = "tf32" if row.get("tf32") else "fp32"
     precision = _PRECISIONS.get(row.get("matmul_dtype", ""), without_autocast)

@@ -77,6 +77,6 @@ class Needs:
     cpus: int = 0
     """Cores, and the number of OMP threads. 0 is "auto": the GPU's share of the node's cores."""
     host_bytes: int = 0
-    """Host memory to reserve; 0 reserves none."""
+    """Host memory to reserve. 0 is "auto": the GPU's share of the node's memory."""
     nvme_path: str = ""
     """Folder for NVMe offload; empty: the trial's scratch folder."""

@@ -217,12 +217,12 @@ class Resources(Section):
     host_bytes: HostMemory = Field(
         default=0, alias="host_memory", json_schema_extra={"default": "auto"}
     )
-    """Host memory of a trial. auto: if it offloads, the node's memory divided by its GPUs;
-    otherwise none is reserved."""
+    """Host memory that a trial reserves. auto: 0.9 of the node's memory, divided by its GPUs."""
     nvme_path: str | None = None
     """Folder on an NVMe disk, for the values of the axis offload that use NVMe."""
     gpu_models: Texts = ()
-    """Measure only on GPUs whose name contains one of these words. Default: every GPU model."""
+    """Measure only on GPUs whose name has one of these words: A10 is no A100. Default: every GPU
+    model."""
     screen_gpus: bool = True
     """Before measuring, compare the GPUs of each model, and leave out throttled or slow GPUs."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -153,7 +154,7 @@ class Cluster:
         """What every trial reserves: one GPU, and the cores and memory in ``asked``.
 
         A zero in ``asked`` stands for a GPU's share of its node. The smallest share of all nodes is
-        taken, so that a trial fits everywhere. Without GPUs a trial has its node to itself.
+        taken, so that a trial fits everywhere.
         """
         shares = [(node, max(node.gpus, 1)) for node in self.trial_nodes]
         return replace(
@@ -170,4 +171,6 @@ class Cluster:
 
 
 def _is_called(hardware: str, words: Iterable[str]) -> bool:
-    return any(word.lower() in hardware.lower() for word in words)
+    """Whether a name has one of these words. A10 is neither A100 nor A10G."""
+    whole = (rf"(?<![^\W_]){re.escape(word)}(?![^\W_])" for word in words)
+    return any(re.search(pattern, hardware, re.IGNORECASE) for pattern in whole)

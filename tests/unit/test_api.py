@@ -31,9 +31,7 @@ def test_import_and_help_of_verbs_load_nothing_heavy():
     program = f"""
 import sys, contextlib, io
 from orchestrator import compare, recommend
-from orchestrator.running.cluster import run_trials
 from tests.conftest import TINY_CONFIG
-from tests.support.light_slot import LightSlotTrainable
 for verb in (recommend, compare):
     with contextlib.suppress(SystemExit), contextlib.redirect_stdout(io.StringIO()):
         verb.main(["--help"])

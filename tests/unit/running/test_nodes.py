@@ -54,6 +54,22 @@ def test_unlike_gpus_are_clusters_of_their_own():
     }
 
 
+@pytest.mark.parametrize(
+    ("word", "name", "is_called"),
+    [
+        ("a10", "NVIDIA A10", True),
+        ("A10", "NVIDIA A100-SXM4-80GB", False),
+        ("A10", "NVIDIA A10G", False),
+        ("A100", "NVIDIA A100-SXM4-80GB", True),
+        ("L4", "NVIDIA L40S", False),
+        ("RTX 4090", "NVIDIA GeForce RTX 4090", True),
+    ],
+)
+def test_words_of_gpu_names_are_whole_words(word, name, is_called):
+    cluster = Cluster(nodes=(), allowed_models=(word,))
+    assert cluster.is_new_model(name) is is_called
+
+
 def test_config_may_name_gpu_models():
     whole = Cluster(nodes=(HEAD, node("a", 8), node("b", 4, A100)))
     assert whole.only(()) is whole
