@@ -9,7 +9,6 @@ import os
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from types import SimpleNamespace
 from unittest.mock import patch
 
@@ -32,24 +31,7 @@ def preload() -> float:
             # What is not installed makes some trials unsupported, and only those.
             with contextlib.suppress(ImportError):
                 importlib.import_module(name)
-    if nvml.visible_uuids():
-        _cache_cudnn()
     return time.perf_counter() - begin
-
-
-def _cache_cudnn() -> None:
-    """Read cuDNN's libraries once, so that they are in the page cache of the machine.
-
-    They are loaded in parts, when a trial first meets a shape. On a machine that has not read them
-    yet, each new length took two seconds in the first trial.
-    """
-    mapped = {line.split()[-1] for line in Path("/proc/self/maps").read_text().splitlines()}
-    folders = {Path(path).parent for path in mapped if "/libcudnn" in path}
-    for folder in folders:
-        for library in folder.glob("libcudnn*.so*"):
-            with library.open("rb") as file:
-                while file.read(1 << 24):
-                    pass
 
 
 def remember_processor() -> bool:
