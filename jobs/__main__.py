@@ -3,8 +3,6 @@
 A record from elsewhere runs its own code only with ``--trust-remote-code`` or ``--allow-own-code``.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

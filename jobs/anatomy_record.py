@@ -1,7 +1,5 @@
 """The anatomy of a trial as plain data: named figures, and memory over one step."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any

@@ -3,8 +3,6 @@
 The content of such a file is no data, and may be secret; a pipe blocks its reader.
 """
 
-from __future__ import annotations
-
 import fnmatch
 import glob
 import os

@@ -1,7 +1,5 @@
 """What an error means: exceptions, signals and exit codes named as outcomes."""
 
-from __future__ import annotations
-
 import errno
 import re
 import signal

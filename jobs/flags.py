@@ -1,7 +1,5 @@
 """Flags: what a reader should know before trusting a row. Each is a kind and a number, no text."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Failures of the machine, which say nothing about a trial: a resumed run repeats the trial."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

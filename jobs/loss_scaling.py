@@ -4,8 +4,6 @@ Each micro-batch must contribute its share of the step's mean loss: its own mean
 accumulation, or its sum divided by the items of the step. Either the model or the loop divides.
 """
 
-from __future__ import annotations
-
 import math
 from typing import Literal
 

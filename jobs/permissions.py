@@ -3,8 +3,6 @@
 Other names make libraries publish, report, download, run code or write elsewhere.
 """
 
-from __future__ import annotations
-
 import functools
 import unicodedata
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Rows of unequal length: which steps of an epoch are measured, and what its mean step takes."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """What came of one trial: a ``TrialRecord`` with exactly one ``Outcome``; it travels as JSON."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 from collections.abc import Mapping

@@ -4,8 +4,6 @@
 user. Until it has found this program's packages, this file imports the standard library alone.
 """
 
-from __future__ import annotations
-
 import importlib
 import os
 import runpy

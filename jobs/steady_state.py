@@ -1,7 +1,5 @@
 """When training runs steadily, and when its mean step is known well enough."""
 
-from __future__ import annotations
-
 import functools
 import math
 import statistics

@@ -1,7 +1,5 @@
 """What each task means to transformers. The driver needs no torch for the names alone."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -26,8 +26,6 @@ storage/
 labels.py, units.py, distribution.py
 """
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

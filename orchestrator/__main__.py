@@ -1,7 +1,5 @@
 """``orchestrator VERB ...``: every verb as one command; alone, it lists them."""
 
-from __future__ import annotations
-
 import ast
 import runpy
 import sys

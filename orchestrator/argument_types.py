@@ -3,8 +3,6 @@
 Each raises ``argparse.ArgumentTypeError`` with a sentence, which argparse prints.
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import math

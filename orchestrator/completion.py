@@ -3,8 +3,6 @@
 In bash: eval "$(orchestrator completion bash)".
 """
 
-from __future__ import annotations
-
 import argparse
 import pkgutil
 from collections.abc import Sequence

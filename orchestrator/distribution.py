@@ -1,7 +1,5 @@
 """This program as a package: the name it is installed under, and its version."""
 
-from __future__ import annotations
-
 from importlib.metadata import PackageNotFoundError, version
 
 DISTRIBUTION = "training-frontier"

@@ -1,7 +1,5 @@
 """Check whether this machine, or every node of a Ray cluster, is fit to measure on."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections import Counter

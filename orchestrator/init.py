@@ -1,7 +1,5 @@
 """Write one of the shipped configurations here, to be changed and swept: quickstart by default."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Labels of configurations, for every output: ``batch 64×2 · bf16 · adafactor · checkpoint``."""
 
-from __future__ import annotations
-
 import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Predict the memory of every trial of a sweep, with no GPU."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Measure every configuration of a sweep and map its memory/speed frontier."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Units: sizes, durations and percentages, parsed from text and formatted for people."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Profiles a trained trial: runs the extra steps and puts its anatomy together."""
 
-from __future__ import annotations
-
 import gc
 from collections import Counter
 from collections.abc import Iterator, Mapping

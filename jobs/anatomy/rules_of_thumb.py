@@ -1,7 +1,5 @@
 """Published rules of thumb for memory and time as rows of data, and whether a trial met them."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Trains extra steps for an anatomy: times some of them phase by phase, and profiles the last."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 import time

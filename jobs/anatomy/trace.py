@@ -1,7 +1,5 @@
 """One training step as plain data. All times are nanoseconds on the profiler's clock."""
 
-from __future__ import annotations
-
 import bisect
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

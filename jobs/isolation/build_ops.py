@@ -1,7 +1,5 @@
 """Builds DeepSpeed ops before any timing: ``python -m jobs.isolation.build_ops OP...``."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import math

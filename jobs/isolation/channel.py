@@ -9,8 +9,6 @@
         │ ◄───────────── record ─────────────── │
 """
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

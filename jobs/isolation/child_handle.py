@@ -1,7 +1,5 @@
 """A trial's own process, from its parent's side: start it, give it its trial, wait, end it."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import json

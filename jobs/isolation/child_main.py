@@ -1,7 +1,5 @@
 """A trial's own process, from within: create a CUDA context, wait for the trial, run it."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import mmap

@@ -1,7 +1,5 @@
 """Runs a slot's trials one after another, each in a child of its own, with a timeout."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

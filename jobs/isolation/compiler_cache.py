@@ -3,8 +3,6 @@
 TorchInductor takes any file at a library's path for complete, so later trainings would fail.
 """
 
-from __future__ import annotations
-
 import contextlib
 import getpass
 import os

@@ -3,8 +3,6 @@
 It answers each line of JSON from its socket with one. Closing the other end ends it and its child.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import gc

@@ -1,7 +1,5 @@
 """GPU memory of a slot while no child runs, and of a child's bare context."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

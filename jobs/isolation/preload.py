@@ -1,7 +1,5 @@
 """Imports everything that a trial may need, and initialises nothing, so that it can be forked."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib

@@ -4,8 +4,6 @@ Each waits at a Unix socket. A slot finds the parent of its GPU and its cores by
 If anything is wrong with that parent, the slot starts a parent of its own.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

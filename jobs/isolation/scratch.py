@@ -1,7 +1,5 @@
 """A temporary folder that is removed after its process, even if the process is killed."""
 
-from __future__ import annotations
-
 import contextlib
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """A slot: the handle on one GPU's preloaded parent process, which runs trials one after another."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

@@ -4,8 +4,6 @@
 a model.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import sys

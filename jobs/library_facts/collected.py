@@ -1,7 +1,5 @@
 """The facts of the installed libraries, by importing them: fields, defaults and types."""
 
-from __future__ import annotations
-
 import dataclasses
 import importlib.util
 import pkgutil

@@ -1,7 +1,5 @@
 """What each configuration class of the installed transformers takes."""
 
-from __future__ import annotations
-
 import contextlib
 import dataclasses
 import functools

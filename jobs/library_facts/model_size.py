@@ -1,7 +1,5 @@
 """Counts the parameters of a model without memory for them."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from typing import Any
 

@@ -5,8 +5,6 @@ An alternative is the name of a plain type, ``{"values": [...]}`` for the values
 "any" for a type that is not one of Python's own.
 """
 
-from __future__ import annotations
-
 import collections.abc
 import inspect
 import types

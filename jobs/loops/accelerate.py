@@ -1,7 +1,5 @@
 """A plain PyTorch loop through ``accelerate.Accelerator``, as in the Hugging Face guide."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections.abc import Sequence

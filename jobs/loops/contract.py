@@ -1,7 +1,5 @@
 """What a training loop gets, and what it returns for inspection."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any

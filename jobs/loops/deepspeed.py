@@ -1,7 +1,5 @@
 """DeepSpeed without its launcher: a world of one process."""
 
-from __future__ import annotations
-
 import json
 import os
 import socket

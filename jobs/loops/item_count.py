@@ -1,7 +1,5 @@
 """Whether a model computes with the number of items that the Trainer hands to it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Connects a training loop to the trackers, and decides when enough has been measured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Which rows a loop trains on: the order of length-grouped steps, and chosen rows."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any

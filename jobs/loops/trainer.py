@@ -1,7 +1,5 @@
 """The ``transformers.Trainer`` loop, with a meter. Its one correction is that of a wrong loss."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 import sys

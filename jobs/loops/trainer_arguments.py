@@ -1,7 +1,5 @@
 """A trial's settings as the ``TrainingArguments`` of the installed transformers."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

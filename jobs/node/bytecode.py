@@ -3,8 +3,6 @@
 Container images often set PYTHONDONTWRITEBYTECODE. Then imports take three times as long.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib.util
 import os

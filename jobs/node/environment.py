@@ -1,7 +1,5 @@
 """This machine and its package versions: measurements are comparable only where these agree."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import importlib.metadata

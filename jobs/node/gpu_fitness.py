@@ -3,8 +3,6 @@
 How fast a GPU is for its model says ``jobs.node.checks.rates``.
 """
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Mapping

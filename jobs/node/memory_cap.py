@@ -1,7 +1,5 @@
 """A smaller GPU, simulated on a larger one by capping PyTorch's allocator."""
 
-from __future__ import annotations
-
 from jobs.errors import UnsupportedError
 from jobs.node import environment, nvml
 from jobs.spec import MemoryCap, TrialSpec

@@ -1,7 +1,5 @@
 """What NVML reports about the visible GPUs, by UUID. Nothing here creates a CUDA context."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """How processes that measure are started, watched and ended with their parents (Linux)."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import os

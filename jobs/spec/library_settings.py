@@ -1,7 +1,5 @@
 """What a trial hands to which library, and what it may use of its node."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args

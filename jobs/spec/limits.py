@@ -1,7 +1,5 @@
 """The largest values that a trial can run with, and sentences about values beyond them."""
 
-from __future__ import annotations
-
 from typing import get_args
 
 from jobs.spec.model_and_data import FileFormat

@@ -1,7 +1,5 @@
 """Specs and records as plain JSON values, and read back from them."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 import functools

@@ -1,7 +1,5 @@
 """What one trial has to run and why: a ``TrialSpec``, plain data that travels as JSON; its id."""
 
-from __future__ import annotations
-
 import enum
 import functools
 import hashlib

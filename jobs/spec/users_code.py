@@ -1,7 +1,5 @@
 """The user's own code that a trial runs. A spec has only the names, not the code."""
 
-from __future__ import annotations
-
 import keyword
 import re
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ A trial's spec has the name of a hook, never a module path. So its id stays the 
 moves to another file, and a spec from a shared run folder can only call registered functions.
 """
 
-from __future__ import annotations
-
 import functools
 import importlib
 import os

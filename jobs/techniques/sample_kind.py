@@ -1,7 +1,5 @@
 """The workload of a training recipe: the kind of its samples, within which speeds are compared."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 

@@ -1,7 +1,5 @@
 """What a technique is: a ``Variant``, a row of data on an ``Axis``; the registry of all axes."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field

@@ -4,8 +4,6 @@ The value of an axis is a text in every column, label and id. To read it, its wo
 its signs those of JSON, which the standard library reads.
 """
 
-from __future__ import annotations
-
 import json
 import math
 import re

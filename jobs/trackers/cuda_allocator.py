@@ -1,7 +1,5 @@
 """PyTorch's CUDA caching allocator: the peaks of allocated and reserved memory."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

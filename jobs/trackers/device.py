@@ -1,7 +1,5 @@
 """The whole GPU by NVML: memory with context and libraries, other processes, clocks and energy."""
 
-from __future__ import annotations
-
 import contextlib
 import threading
 from collections.abc import Mapping

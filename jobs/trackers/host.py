@@ -1,7 +1,5 @@
 """The host: peak resident memory, pinned memory and CPU time of the trial's process."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import resource

@@ -1,7 +1,5 @@
 """The operators of one step: which computed attention and matrix products, and in which dtype."""
 
-from __future__ import annotations
-
 import itertools
 import time
 from collections import Counter

@@ -1,7 +1,5 @@
 """Rows of unequal length: how long they are, and the memory of random batches beside the worst."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Makes a ``Setup`` from a spec: data, arguments, model, optimizer and meter for a loop."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Sequence
 from typing import Any

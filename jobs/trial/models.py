@@ -1,7 +1,5 @@
 """The model of a trial: an architecture with random weights, or a checkpoint by name or path."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 from collections.abc import Callable, Mapping

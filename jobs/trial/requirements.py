@@ -1,7 +1,5 @@
 """Whether this node can run a technique: answers for the requirements in ``Variant.requires``."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 import itertools

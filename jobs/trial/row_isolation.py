@@ -1,7 +1,5 @@
 """Whether rows that stand in one sequence attend to each other: then they train something else."""
 
-from __future__ import annotations
-
 import contextlib
 from typing import Any
 

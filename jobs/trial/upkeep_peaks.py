@@ -1,7 +1,5 @@
 """Memory outside the training step: the peaks of an evaluation and of saving a checkpoint."""
 
-from __future__ import annotations
-
 import functools
 import time
 import traceback

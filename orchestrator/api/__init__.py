@@ -5,8 +5,6 @@ predictions.py  predict, and what it returns
 run.py          a run, and what it answers
 """
 
-from __future__ import annotations
-
 from orchestrator.api.predictions import Predictions, predict
 from orchestrator.api.run import Answer, NothingMeasuredError, Picture, Run, load, local_folder
 from orchestrator.api.verbs import (

@@ -1,7 +1,5 @@
 """The training arguments of the installed transformers, and which of them the runner decides."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Reads and checks the keys of a config file that hold axes and their values."""
 
-from __future__ import annotations
-
 import functools
 import math
 import re

@@ -2,8 +2,6 @@
 a trial cannot use, and checked against the axes of the sweep.
 """
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace

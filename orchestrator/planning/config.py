@@ -1,7 +1,5 @@
 """``load_config`` reads a YAML file, checks all of it, and returns a frozen ``SweepConfig``."""
 
-from __future__ import annotations
-
 import itertools
 import os
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,5 @@
 """A file's content typed by the config model, or what is wrong with it in words."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import re

@@ -1,7 +1,5 @@
 """The file's keys, types and meanings: the one declaration for checks, schema and docs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self

@@ -1,7 +1,5 @@
 """What the config model is made of: sections, and types of values with more than one notation."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator
 from typing import Annotated, Any, get_args

@@ -1,7 +1,5 @@
 """Safe YAML and JSON that remember the line of every key, and how every scalar was written."""
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ user's cache folder, under a name that changes with the libraries. Another proce
 same answer at the same time: a file appears whole, and both have the same content.
 """
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import hashlib

@@ -1,7 +1,5 @@
 """The experiment loggers that a sweep can report to, and their arguments."""
 
-from __future__ import annotations
-
 import importlib.util
 import json
 from collections.abc import Iterable, Mapping

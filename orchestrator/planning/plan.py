@@ -1,7 +1,5 @@
 """The plan: a sweep's configurations as trial specs, and as records if a rule forbids them."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace

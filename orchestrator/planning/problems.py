@@ -1,7 +1,5 @@
 """What is wrong with a configuration file: the line, the key, and how to fix it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import attrgetter

@@ -1,7 +1,5 @@
 """The JSON schema of the config, for editors: ``python -m orchestrator.planning.schema``."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import itertools

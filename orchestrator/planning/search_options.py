@@ -1,7 +1,5 @@
 """The kinds of search that a sweep can name, and their options."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field

@@ -1,7 +1,5 @@
 """The configurations that are shipped with the program."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from orchestrator.planning.problems import advice

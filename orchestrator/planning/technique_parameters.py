@@ -1,7 +1,5 @@
 """Techniques with parameters of the user's own, checked against the classes of their libraries."""
 
-from __future__ import annotations
-
 import pkgutil
 from collections.abc import Iterator, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Technique sets: configurations apart from their batch, and their trials at any batch."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 

@@ -1,7 +1,5 @@
 """Combinations that cannot run, as a table of rules with reasons."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 
 from jobs.techniques import INCOMPATIBLE, Variant

@@ -1,7 +1,5 @@
 """Allocations and frees in the order they happen, as functions of the micro-batch."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 from orchestrator.prediction.gpus import Gpu

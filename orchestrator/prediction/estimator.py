@@ -1,7 +1,5 @@
 """Predicts the memory of trials. Those that differ only in batch or optimizer share traces."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -1,7 +1,5 @@
 """The constants of GPUs: measured ones in gpus/NAME.yaml, those of other cards in cards.yaml."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace

@@ -11,8 +11,6 @@ The constants are fitted to recorded residuals, not chosen:
 docs/results`` prints the fit.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 from jobs.spec import TrialSpec

@@ -1,7 +1,5 @@
 """The workspaces that CUDA kernels take from the allocator while they run. No tensor shows them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from math import gcd, prod
 from operator import attrgetter, itemgetter

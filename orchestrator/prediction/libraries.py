@@ -1,7 +1,5 @@
 """Imports the traced libraries fast, because imports take most of the time of a prediction."""
 
-from __future__ import annotations
-
 import gc
 import os
 from collections.abc import Iterator

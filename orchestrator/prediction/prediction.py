@@ -1,7 +1,5 @@
 """What is predicted of a trial: memory with an interval, its anatomy, and the cards it fits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,7 +1,5 @@
 """Joins streams to training steps and runs them through the allocator: the peak and its parts."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

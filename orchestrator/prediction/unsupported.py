@@ -1,7 +1,5 @@
 """Trials whose memory is not predicted, and why: a missing figure is better than a wrong one."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Iterator
 

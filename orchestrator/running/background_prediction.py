@@ -1,7 +1,5 @@
 """Predicts the GPU memory of trials in background processes, while a sweep runs."""
 
-from __future__ import annotations
-
 import logging
 import multiprocessing
 import os

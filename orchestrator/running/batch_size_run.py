@@ -1,7 +1,5 @@
 """Runs batch-size searches: one per technique set, all at once on the slots of a GPU model."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext

@@ -1,7 +1,5 @@
 """The reasons for which a session starts no further trial, or ends one before its own timeout."""
 
-from __future__ import annotations
-
 import dataclasses
 import enum
 

@@ -1,7 +1,5 @@
 """Earlier records in the run folder: the current plan uses some, and the others are moved aside."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Checks whether the nodes that trials would run on are fit to measure on, and equal."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

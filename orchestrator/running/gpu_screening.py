@@ -3,8 +3,6 @@
 Ray decides which GPU a trial gets, so an idle actor reserves such a GPU until the sweep ends.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext

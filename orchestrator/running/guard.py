@@ -5,8 +5,6 @@ has ended, and a stopped process never does. It also speaks for a driver that st
 Ray starts, its C++ code holds Python's lock, the GIL, also while it waits for a stopped process.
 """
 
-from __future__ import annotations
-
 import contextlib
 import faulthandler
 import json

@@ -1,7 +1,5 @@
 """The life of a run on one cluster, for every measuring verb: from earlier records to run.json."""
 
-from __future__ import annotations
-
 import shlex
 import sys
 import time

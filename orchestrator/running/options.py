@@ -1,7 +1,5 @@
 """The options of the verbs that measure."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The plan of a sweep and its searches. They take seconds to make, so they are made early."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Self

@@ -1,7 +1,5 @@
 """Where the Ray cluster is: an address that answers, or one that is started here."""
 
-from __future__ import annotations
-
 import os
 import socket
 import sys

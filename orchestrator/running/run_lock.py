@@ -1,7 +1,5 @@
 """Locks a run folder for one driver during a run. A run at a URI is copied before and after."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 from collections.abc import Iterator

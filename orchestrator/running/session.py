@@ -1,7 +1,5 @@
 """One sweep: combines its search, time budget, records and observers. Does not use Ray."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections import deque

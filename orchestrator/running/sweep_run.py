@@ -1,7 +1,5 @@
 """A whole sweep: from its configuration to a record for every planned trial."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Runs ``tune``: ``search: best`` over the configurations of ``planning.tune_space``."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import importlib.util
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Watches a sweep from another terminal. Its progress is read from the run folder only."""
 
-from __future__ import annotations
-
 import sys
 import time
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The interface of a search: it is asked for trials and gets their records."""
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping

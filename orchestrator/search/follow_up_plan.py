@@ -1,7 +1,5 @@
 """Decides which follow-ups to run after a search."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 

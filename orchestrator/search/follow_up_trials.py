@@ -1,7 +1,5 @@
 """Makes the trials of follow-ups: tie-breaks in alternating rounds, cap checks and profiles."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import replace
 

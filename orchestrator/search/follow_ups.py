@@ -1,7 +1,5 @@
 """Runs a search, and then a few more trials that check its result: the follow-ups."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The exhaustive search: every planned trial once, in the order of the plan."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Iterable
 

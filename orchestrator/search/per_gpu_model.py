@@ -1,7 +1,5 @@
 """One search per GPU model of a cluster: every configuration is measured once per model."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import replace

@@ -4,8 +4,6 @@ To add a search: its file with a ``Search``, its description in
 ``orchestrator.planning.search_options``, its name here.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

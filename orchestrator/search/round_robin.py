@@ -1,7 +1,5 @@
 """Several independent searches as one search: they are asked in turn."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Iterable
 

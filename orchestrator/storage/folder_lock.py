@@ -1,7 +1,5 @@
 """The lock of a run folder. Only one driver at a time holds it, and it can check that it does."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

@@ -1,7 +1,5 @@
 """Refuses to replace a table by one with fewer rows, unless the user allows it."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Sequence
 from pathlib import Path
 

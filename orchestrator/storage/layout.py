@@ -1,7 +1,5 @@
 """The names of the run folder's files, and how a file is replaced in one step."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 from collections.abc import Iterator

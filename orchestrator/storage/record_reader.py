@@ -1,7 +1,5 @@
 """Reads records and checks them: files may be damaged, foreign, or unfit for a table."""
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Mapping

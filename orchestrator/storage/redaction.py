@@ -1,7 +1,5 @@
 """Removes secrets from the configuration that run.json holds, because that file is shared."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 from collections.abc import Iterator, Mapping

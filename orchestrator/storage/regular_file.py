@@ -1,7 +1,5 @@
 """Opens only what is a regular file: a pipe in its place would block, and a device never ends."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

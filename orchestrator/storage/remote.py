@@ -1,7 +1,5 @@
 """Runs at a URI: downloaded before a run, uploaded after it, through the store's own client."""
 
-from __future__ import annotations
-
 import contextlib
 import functools
 import os

@@ -1,7 +1,5 @@
 """Writes the run folder, of one driver at a time: a file per trial, each in one atomic step."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

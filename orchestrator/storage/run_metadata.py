@@ -1,7 +1,5 @@
 """Reads ``run.json``: the facts about a run that its trials' records do not hold."""
 
-from __future__ import annotations
-
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Reads a run folder: its records, or its tables if only those were kept."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

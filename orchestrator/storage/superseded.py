@@ -1,7 +1,5 @@
 """Moves superseded records aside, into a folder below the run folder. Nothing is deleted."""
 
-from __future__ import annotations
-
 import contextlib
 import itertools
 import shutil

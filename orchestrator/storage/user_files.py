@@ -1,7 +1,5 @@
 """Refuses to write over the user's files, unless ``--force`` is given."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from orchestrator.storage.layout import LOGS, RECORDS, RUN

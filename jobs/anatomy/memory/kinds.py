@@ -1,7 +1,5 @@
 """The kinds of memory that training needs: the vocabulary of measurements and of predictions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 KINDS: Mapping[str, str] = {

@@ -1,7 +1,5 @@
 """The memory ledger: the tensors at the peak, and all other memory up to what NVML reported."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

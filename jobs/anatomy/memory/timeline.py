@@ -1,7 +1,5 @@
 """Names every byte of a step's allocations, at the peak and over time."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections import Counter

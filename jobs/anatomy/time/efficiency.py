@@ -1,7 +1,5 @@
 """Floating-point operations of a step, from the shapes of its operators, and the MFU."""
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Iterator, Mapping
 from math import prod

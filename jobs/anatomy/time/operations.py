@@ -1,7 +1,5 @@
 """A step's time by kind of operation: the three groups of the Hugging Face guide, and the rest."""
 
-from __future__ import annotations
-
 import functools
 import re
 from collections import defaultdict

@@ -1,7 +1,5 @@
 """A step's time by what the loop did: compute, data wait, launch-bound idle, logging."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple

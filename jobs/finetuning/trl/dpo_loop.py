@@ -1,7 +1,5 @@
 """The loop of TRL's ``DPOTrainer``, measured in the same way as the Trainer's loop."""
 
-from __future__ import annotations
-
 import time
 from dataclasses import replace
 from typing import Any

@@ -1,7 +1,5 @@
 """Prepares pairs of answers with TRL's code: prompts, chat templates, end tokens, token ids."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from types import SimpleNamespace
 from typing import Any

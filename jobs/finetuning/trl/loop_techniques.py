@@ -1,7 +1,5 @@
 """TRL's Trainers as rows of the axis loop: SFTTrainer, and DPOTrainer for pairs of answers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Literal
 

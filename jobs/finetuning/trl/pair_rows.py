@@ -1,7 +1,5 @@
 """Rows of a prompt with a chosen and a rejected answer: mistakes in them, and implicit prompts."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from typing import Any

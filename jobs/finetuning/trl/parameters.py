@@ -3,8 +3,6 @@
 TRL is imported only when an object is asked for.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """The reference of a preference training. train.py gets copies of the functions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

@@ -1,7 +1,5 @@
 """The loop of TRL's ``SFTTrainer``, measured in the same way as the Trainer's loop."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jobs.finetuning.trl.parameters import refusal

@@ -1,7 +1,5 @@
 """Prepares rows with TRL's code: chat templates, masks of prompts, packing."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Rows of token ids for a library that pads them itself. train.py gets copies of the functions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 

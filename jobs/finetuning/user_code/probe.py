@@ -3,8 +3,6 @@
 The last line of its output is a JSON text: what is wrong, or empty if nothing is.
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

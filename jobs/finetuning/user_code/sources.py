@@ -1,7 +1,5 @@
 """The sources of the user's own modules, read without an import."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import hashlib

@@ -3,8 +3,6 @@
 This table computes what the processor of a family would make, from the model's configuration alone.
 """
 
-from __future__ import annotations
-
 import functools
 import math
 from collections.abc import Callable, Mapping

@@ -13,8 +13,6 @@ rates              compares measured GPUs with each other
 To add a check, add a function and a row.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Checks of the GPUs, their driver, and the processes on them."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from jobs.node.checks.findings import Finding, dotted, gib, ok, problem, warning

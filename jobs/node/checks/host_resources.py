@@ -1,7 +1,5 @@
 """Checks of the host: its memory, its shared memory, and the disk of NVMe offload."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from jobs.node.checks.findings import Finding, gib, ok, problem, warning

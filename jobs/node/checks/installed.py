@@ -1,7 +1,5 @@
 """What is installed on this node to run and to build with; read without importing it."""
 
-from __future__ import annotations
-
 import ast
 import contextlib
 import importlib.metadata

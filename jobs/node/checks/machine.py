@@ -1,7 +1,5 @@
 """Gathers the facts about this node in ``look()``; judges nothing and imports no torch."""
 
-from __future__ import annotations
-
 import contextlib
 import math
 import os

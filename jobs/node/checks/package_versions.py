@@ -1,7 +1,5 @@
 """Checks of package versions: within the tested range, and no package that breaks another."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from packaging.requirements import Requirement

@@ -1,7 +1,5 @@
 """Compares calibrated GPUs: one that is slower than others of its model is faulty or throttled."""
 
-from __future__ import annotations
-
 import operator
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Checks of what builds kernels at their first use: DeepSpeed's ops and torch.compile."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """Allocator axis: settings of PyTorch's caching allocator on the GPU."""
 
-from __future__ import annotations
-
 from jobs.spec import Hook
 from jobs.techniques.hooks import hook
 from jobs.techniques.variant import Axis, Variant, add

@@ -1,7 +1,5 @@
 """Attention axis: which implementation computes attention."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Batching axis: how rows of unequal length become batches."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

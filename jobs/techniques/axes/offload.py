@@ -1,7 +1,5 @@
 """Offload axis: DeepSpeed ZeRO stages on one GPU, with states and parameters on host or NVMe."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

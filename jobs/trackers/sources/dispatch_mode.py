@@ -1,7 +1,5 @@
 """Sees every operator as PyTorch dispatches it; unlike a profiler it leaves nothing behind."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """A GPU's sensors as NVML reads them: energy, clock, temperature, utilization and power limit."""
 
-from __future__ import annotations
-
 import contextlib
 import statistics
 from collections import defaultdict

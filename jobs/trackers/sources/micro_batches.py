@@ -1,7 +1,5 @@
 """Counts what the loop trained on: the samples and tokens of every micro-batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Any
 

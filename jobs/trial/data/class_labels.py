@@ -1,7 +1,5 @@
 """Names of classes as numbers, and a model with as many classes as the data."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any

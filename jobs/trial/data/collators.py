@@ -1,7 +1,5 @@
 """Rows of a user's file as a padded batch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

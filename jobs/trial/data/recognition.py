@@ -1,7 +1,5 @@
 """Which columns of a file a task can train on; anything else is refused in one sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Literal
 

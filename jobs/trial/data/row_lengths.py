@@ -1,7 +1,5 @@
 """The lengths of a dataset's rows, and the rows that take the most memory together."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Texts, chats, and prompts with their completions as token ids."""
 
-from __future__ import annotations
-
 import functools
 import itertools
 import json

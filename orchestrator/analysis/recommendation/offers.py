@@ -6,8 +6,6 @@ kernel. If the same micro-batch was also measured with less accumulation and cor
 candidate trains like that row, with the memory and speed of the row with the wrong loss.
 """
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """The shapes of a batch's tensors, from the configuration and the first rows of the data file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,7 +1,5 @@
 """Checkpoints and tokenizers by folder or name: is there one, and what does its config.json say?"""
 
-from __future__ import annotations
-
 import functools
 import json
 import os

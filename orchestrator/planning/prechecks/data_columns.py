@@ -1,7 +1,5 @@
 """Checks of the user's data before the first trial: its path, its columns and its labels."""
 
-from __future__ import annotations
-
 import glob
 import itertools
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Reads the columns and first rows of a user's data file, whose values no message ever contains."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Random images of a vision-language model: is its family known, and is there room for a text?"""
 
-from __future__ import annotations
-
 from typing import Any
 
 from jobs.spec import SyntheticData, Task

@@ -1,7 +1,5 @@
 """The sequence lengths that a config asks for, each with the key that names it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Checks of a data file of answer pairs before the first trial: columns, answers, long prompts."""
 
-from __future__ import annotations
-
 import functools
 import importlib.util
 import itertools

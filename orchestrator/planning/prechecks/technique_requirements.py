@@ -4,8 +4,6 @@
 checked here, so that the plan rules such a trial out at once.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping
 
 from jobs.spec import TrialSpec

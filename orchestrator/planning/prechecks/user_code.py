@@ -1,7 +1,5 @@
 """The user's own code in a config: its names and its sources, read without an import."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

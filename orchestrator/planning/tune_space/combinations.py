@@ -1,7 +1,5 @@
 """The combinations of techniques and micro-batches that ``tune`` tries, within a limit."""
 
-from __future__ import annotations
-
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -4,8 +4,6 @@
 a new technique is tried as soon as it has a row in ``jobs/techniques/axes``.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 OTHER_WORKLOADS: Mapping[str, str] = {

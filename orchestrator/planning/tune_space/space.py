@@ -1,7 +1,5 @@
 """The configurations that ``tune`` chooses from."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Records every allocation and free of a traced step in order, with the kind of its memory."""
 
-from __future__ import annotations
-
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager

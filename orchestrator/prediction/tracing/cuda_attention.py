@@ -1,7 +1,5 @@
 """Traces attention as on CUDA: with the kernel that PyTorch picks, and the tensors it makes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Operators whose memory on CUDA differs from what tensors without data show."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

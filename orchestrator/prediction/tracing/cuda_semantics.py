@@ -1,7 +1,5 @@
 """Makes a step on the CPU allocate what it would on CUDA: autocast's lists, dropout, softmax."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager

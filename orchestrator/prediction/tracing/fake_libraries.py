@@ -1,7 +1,5 @@
 """The libraries' code paths that refuse tensors without data, replaced while a step is traced."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager

@@ -1,7 +1,5 @@
 """A trial's model, data and optimizer as the job builds them, on tensors without data."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 import tempfile

@@ -1,7 +1,5 @@
 """Finds sequences that are longer than a model's table of positions. Such a trial would raise."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

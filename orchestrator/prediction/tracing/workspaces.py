@@ -1,7 +1,5 @@
 """The temporary memory that kernels take while a traced operator runs on CUDA."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping
 from math import prod
 from typing import Any

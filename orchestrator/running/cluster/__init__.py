@@ -15,8 +15,6 @@ membership.py      nodes that join and leave during a sweep, and the slots that 
 unhealthy_gpus.py  GPUs that cannot run their trials now
 """
 
-from __future__ import annotations
-
 import os
 
 # Ray and Tune read these variables when they are imported or started, so they are set first.

@@ -1,7 +1,5 @@
 """A Ray cluster for the time of a sweep: joined or started here, and its nodes described."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import logging

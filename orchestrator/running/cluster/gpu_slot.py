@@ -1,7 +1,5 @@
 """One GPU's slot: runs trials while the GPU is fit, and watches the GPU while it is not."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 import time

@@ -1,7 +1,5 @@
 """Follows the nodes that join and leave during a sweep, which ends without a node."""
 
-from __future__ import annotations
-
 import dataclasses
 import time
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """What the driver and a slot's actor send each other."""
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Ray's nodes: lists and describes them, runs functions on them, and asks for their GPU model."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """A session's trials run by Ray Tune, one slot per GPU."""
 
-from __future__ import annotations
-
 import functools
 import logging
 import os

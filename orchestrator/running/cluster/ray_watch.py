@@ -5,8 +5,6 @@ was started for the sweep has one node, so its GCS and its raylet do not come ba
 with its head. Every record that has arrived is on disk by then.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import sys

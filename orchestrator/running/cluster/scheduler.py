@@ -1,7 +1,5 @@
 """Decides which waiting trial takes a slot that becomes free."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """Makes a Tune searcher of a session, and remembers which of our trials each Tune trial runs."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The Ray actor that keeps one GPU's slot under Tune."""
 
-from __future__ import annotations
-
 import dataclasses
 import os
 from typing import Any

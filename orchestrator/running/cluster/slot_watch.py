@@ -4,8 +4,6 @@ A slot's parent process enforces the timeout of a trial, but not if the actor it
 a dead network filesystem, a hung node).
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import time

@@ -1,7 +1,5 @@
 """Passes Tune's events to the session: trials that start, their records, and lost actors."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path

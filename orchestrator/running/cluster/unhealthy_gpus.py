@@ -1,7 +1,5 @@
 """GPUs that turned out unhealthy during a sweep, and which of them run trials nevertheless."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection
 
 from orchestrator.running.cluster.messages import GpuProblem, UnhealthyGpu

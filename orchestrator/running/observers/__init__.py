@@ -6,8 +6,6 @@ prometheus.py   metrics, through Ray's exporter
 loggers/        TensorBoard, MLflow, Weights & Biases
 """
 
-from __future__ import annotations
-
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 

@@ -1,7 +1,5 @@
 """The log of a sweep: ``log.jsonl`` in its run folder, one JSON object per line."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

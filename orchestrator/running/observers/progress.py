@@ -1,7 +1,5 @@
 """What is printed while a sweep runs: one line per trial, for a terminal and for a log file."""
 
-from __future__ import annotations
-
 import contextlib
 import sys
 import time

@@ -1,7 +1,5 @@
 """A sweep's metrics for Prometheus, through Ray's own exporter."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Toward an effective batch: which split of it into accumulated micro-batches to measure next."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping
 

@@ -1,7 +1,5 @@
 """Toward the fastest micro-batch, and toward the saturation: the smallest that is about as fast."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Toward the largest micro-batch that fits: two small sizes predict it, then it is run."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass

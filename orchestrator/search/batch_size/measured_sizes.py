@@ -1,7 +1,5 @@
 """The batches that were measured so far of one technique set, and what follows from them."""
 
-from __future__ import annotations
-
 import math
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Predicts memory and speed at any micro-batch from a few measured sizes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping
 

@@ -5,8 +5,6 @@ speed saturate? How is an effective batch reached fastest? Each trial is chosen 
 has ended. All answers are measured batches.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The audit: some skipped candidates, drawn at random, are measured to check the search."""
 
-from __future__ import annotations
-
 import math
 import random
 import statistics

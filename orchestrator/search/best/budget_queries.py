@@ -1,7 +1,5 @@
 """The decisions of the search: which candidate to measure next, or to end."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Candidates that differ in their data loader alone are twins. Their GPU does the 
 are equally fast unless the GPU waits for data.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Decides which techniques do not run on this model, from the outcomes of the trials."""
 
-from __future__ import annotations
-
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence

@@ -4,8 +4,6 @@ It is the search of the best configuration, asked for every memory at which the 
 have a point, and audited at its end.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

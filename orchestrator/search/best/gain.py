@@ -3,8 +3,6 @@
 All speeds are logarithms, so a gain of 0.01 is about 1 %.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass

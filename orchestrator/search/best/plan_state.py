@@ -1,7 +1,5 @@
 """Which trials of the plan are open, outstanding or ended."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np

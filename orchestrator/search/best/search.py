@@ -5,8 +5,6 @@ gain, and what it shows about other candidates. It ends when the fastest unmeasu
 expected to be faster by less than a given share.
 """
 
-from __future__ import annotations
-
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Why the search did not measure a configuration, in a sentence."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 OTHER_RECIPE = "other_recipe"

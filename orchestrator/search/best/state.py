@@ -1,7 +1,5 @@
 """Everything that the records say so far: speeds, memory, costs of trials, and failures."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 

@@ -1,7 +1,5 @@
 """The expected slot time of a trial of each candidate: its steps, and everything else."""
 
-from __future__ import annotations
-
 import itertools
 import statistics
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Array types, numbers for things, and rounding that keeps decisions equal on every machine."""
 
-from __future__ import annotations
-
 from collections.abc import Hashable, Iterable
 from typing import Any, TypeVar
 

@@ -1,7 +1,5 @@
 """The prior covariance of a cost between candidates, from the law linearized at its fit."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Sequence
 

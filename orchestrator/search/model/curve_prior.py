@@ -6,8 +6,6 @@ the curve alone (Duvenaud et al., Additive Gaussian Processes, 2011). It is comp
 all curves and the measured ones, so it is cheap for large plans.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The numbers of the cost model that are chosen before any measurement."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import dataclass
 

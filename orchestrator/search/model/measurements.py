@@ -1,7 +1,5 @@
 """The measurements of a candidate: the memory it needs and the speed it reaches."""
 
-from __future__ import annotations
-
 import math
 import statistics
 from collections.abc import Iterable, Mapping

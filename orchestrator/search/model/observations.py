@@ -1,7 +1,5 @@
 """Measured costs as arrays, with the branch of the law that each of them shows."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """The most probable parameters of a cost law: maximum a posteriori by Gauss-Newton steps."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 import numpy as np

@@ -7,8 +7,6 @@ the host, which launches kernels at its own pace, and the line is the GPU. The e
 difference between an optimizer and the plan's first one: bytes of states, or seconds of its step.
 """
 
-from __future__ import annotations
-
 import enum
 from dataclasses import dataclass
 

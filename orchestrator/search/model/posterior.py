@@ -5,8 +5,6 @@ measured candidates only. The other candidates follow from their covariances wit
 so no matrix has a row and a column for every candidate.
 """
 
-from __future__ import annotations
-
 from dataclasses import dataclass, replace
 
 import numpy as np

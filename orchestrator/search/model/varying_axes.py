@@ -1,7 +1,5 @@
 """The axes on which the curves of a plan differ."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import cast

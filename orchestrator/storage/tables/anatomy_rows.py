@@ -1,7 +1,5 @@
 """Converts anatomies to rows of their table, and rows back to anatomies, which are checked."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any

@@ -1,7 +1,5 @@
 """Arrow tables as this project writes them: types, and the units and meanings of fields."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Whether a plain value has a place in a column of a declared type."""
 
-from __future__ import annotations
-
 import datetime
 import math
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """The columns of the published tables. Measurements have those that their trackers declare."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 
 from jobs.record import ArrowType, Column, TrialRecord

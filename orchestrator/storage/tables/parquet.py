@@ -1,7 +1,5 @@
 """Writes the Parquet files of a run, with units and meanings of the columns as metadata."""
 
-from __future__ import annotations
-
 import dataclasses
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Predictions as a table, one row per trial. The metadata names the GPU and the versions."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path

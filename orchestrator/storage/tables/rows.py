@@ -1,7 +1,5 @@
 """Makes the rows of the trials table from records: one dict per trial, column -> value."""
 
-from __future__ import annotations
-
 import functools
 import hashlib
 import json

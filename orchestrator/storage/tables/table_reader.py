@@ -1,7 +1,5 @@
 """Reads the run's Parquet files. A damaged or foreign file raises an error that names it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

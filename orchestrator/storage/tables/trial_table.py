@@ -1,7 +1,5 @@
 """A run's trials as rows of plain values, whether they come from records or from a file."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

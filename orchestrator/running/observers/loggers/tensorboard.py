@@ -1,7 +1,5 @@
 """Trials as TensorBoard event files: a folder per trial in the run folder."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tensorboardX import SummaryWriter

@@ -4,8 +4,6 @@ A name consists of words and at most one number. Values that differ in the numbe
 one curve. Values with the same first word are variants of one technique.
 """
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Iterable

@@ -3,8 +3,6 @@
 These are assumptions with large deviations. A recorded table of any model replaces them.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace

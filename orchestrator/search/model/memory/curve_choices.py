@@ -1,7 +1,5 @@
 """The choices of each curve, and what they are expected to change in its memory."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 

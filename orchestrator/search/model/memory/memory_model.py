@@ -1,7 +1,5 @@
 """Memory of every candidate: predicted and corrected by measurements, or else a learnt curve."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Predicted memory of every candidate of a plan, interpolated from predictions of a few."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property

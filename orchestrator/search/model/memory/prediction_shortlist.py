@@ -1,7 +1,5 @@
 """Which trials of a plan to predict, so that the memory of all others follows from them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from jobs.spec import TrialSpec
