@@ -69,6 +69,8 @@ class GpuSlot:
         self._slot: Slot | None = None
         self._was_shared = False
         """Whether other processes used the GPU during the last trial."""
+        self._has_met_lengths = False
+        """Whether a trial on rows of unequal length has run on this GPU."""
         self._assignment = Assignment(specs=(), seconds_left=0.0, may_share=False, gpu_model="")
         self._steps_done = 0
         self._ends_at = 0.0
@@ -143,8 +145,15 @@ class GpuSlot:
         because they have left again, or the trial can go to another GPU. After two disturbed trials
         in a row they will probably stay, and every repetition would double the sweep's time."""
         was_shared = self._was_shared
+        has_met_lengths = self._has_met_lengths or not self._assignment.gpu_model
         self._was_shared = has_any(record.flags, SHARED)
         has_time = self._ends_at - self._clock() > record.slot_seconds
+        if record.measurements.get("new_shapes_share") is not None:
+            self._has_met_lengths = True
+            # On a fresh machine, what prepares kernels for a new length is loaded by the first
+            # trial, which was up to eight times slower than the next ones.
+            if not has_met_lengths and has_time:
+                return True
         if was_shared or not self._was_shared or not has_time:
             return False
         if not self._assignment.may_share:

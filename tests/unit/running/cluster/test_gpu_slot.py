@@ -38,6 +38,7 @@ class Gpu(GpuProbe):
         """Why it is lost, where the trial is certainly not to blame."""
         self.run_seconds = 2.0
         self.children = 0
+        self.has_unequal_rows = False
         self.ran: list[TrialSpec] = []
         self.timeouts: list[float] = []
         self.closed = False
@@ -64,6 +65,7 @@ class Gpu(GpuProbe):
             self.deaths -= 1
             raise SlotDiedError("the slot's parent died", self.death_rule)
         flags = []
+        figures = {"new_shapes_share": 0.4} if self.has_unequal_rows else {}
         if self.disturbed_runs:
             self.disturbed_runs -= 1
             flags = [Flag(FlagKind.SHARED_PROCESSES, 1)]
@@ -71,7 +73,7 @@ class Gpu(GpuProbe):
             spec,
             self.outcome,
             reason=self.reason,
-            measurements=flag_columns(flags),
+            measurements={**figures, **flag_columns(flags)},
             started_at=float(len(self.ran)),
             seconds=self.run_seconds,
         )
@@ -117,6 +119,17 @@ def unfit(slot: GpuSlot) -> UnhealthyGpu:
     result = slot.step()
     assert isinstance(result, UnhealthyGpu)
     return result
+
+
+@pytest.mark.parametrize(("model", "runs"), [("NVIDIA H100", 3), ("", 2)])
+def test_first_trial_on_unequal_rows_of_a_gpu_runs_twice(gpu, model, runs):
+    gpu.has_unequal_rows = True
+    gpu.model = model
+    slot = slot_of(gpu, *PLAN[:2], gpu_model=model)
+    first, second = record_of(slot), record_of(slot)
+    assert len(gpu.ran) == runs
+    # Both attempts took time in the slot.
+    assert first.slot_seconds == pytest.approx((runs - 1) * second.slot_seconds)
 
 
 def test_slot_runs_its_assignment_one_trial_a_step(gpu):
