@@ -33,6 +33,8 @@ _MODULES = (
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
 _HEAD = '''"""Rows and batches of your data as they were measured; `train.py` imports this file."""
 
+from __future__ import annotations
+
 '''
 
 
