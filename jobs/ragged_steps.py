@@ -63,7 +63,7 @@ class RaggedSteps:
         """Steps before the first turn."""
         self.warmup_steps: int = max(warmup_steps, self._others + self.distinct)
         # These are set by ``rows``; the columns are those of ``_work``.
-        self._epoch = np.ones((1, 4))
+        self._mean_step = np.ones(4)
         self._measured = np.ones((1, 4))
         self._new_shapes: list[int] = []
         """In each step of the first turn."""
@@ -101,25 +101,27 @@ class RaggedSteps:
         steps = full.reshape(-1, *self._shape)
         if not len(steps):
             return list(epoch)
-        self._epoch = self._work(steps)
-        *_, positions, tokens = self._epoch.sum(axis=0)
+        work = self._work(steps)
+        self._mean_step = work.mean(axis=0)
+        *_, positions, tokens = self._mean_step
         self.padding_share = float(1 - tokens / positions)
         if not self.distinct:
             return list(epoch)
         longest = self._columns[:, steps].max(axis=(0, 2, 3))
-        by_length = np.lexsort((self._epoch[:, -1], longest))
-        others, turn = (
-            _from_outside_in(_quantiles(by_length, count))
-            for count in (self._others, self.distinct)
-        )
-        self._measured = self._epoch[turn]
-        shapes = self._shapes(self._columns[:, steps])
-        self._new_shapes_of_mean_step = _distinct(shapes) / len(steps)
-        met = [_distinct(shapes[:, [*others, *turn[:end]]]) for end in range(len(turn) + 1)]
-        self._new_shapes = np.diff(met).tolist()
+        by_length = np.lexsort((work[:, -1], longest))
+        others = _from_outside_in(_quantiles(by_length, self._others))
+        turn = _from_outside_in(_quantiles(by_length, self.distinct))
+        self._measured = work[turn]
+        self._count_new_shapes(self._shapes(self._columns[:, steps]), others, turn)
         turns = math.ceil((self.warmup_steps + (self._counted_steps or 0)) / len(turn))
         rows: list[int] = steps[[*others, *turn * turns]].ravel().tolist()
         return rows
+
+    def _count_new_shapes(self, shapes: np.ndarray, others: list[int], turn: list[int]) -> None:
+        """Those of the epoch's mean step, and of each step of the first turn, after the others."""
+        self._new_shapes_of_mean_step = _distinct(shapes) / shapes.shape[1]
+        met = [_distinct(shapes[:, [*others, *turn[:end]]]) for end in range(len(turn) + 1)]
+        self._new_shapes = np.diff(met).tolist()
 
     def at_mean(self, seconds: Sequence[float], first: int) -> list[float]:
         """Seconds of consecutive steps, as if each were the epoch's mean step.
@@ -132,10 +134,11 @@ class RaggedSteps:
         measured = np.asarray(seconds)
         work = self._work_of(first, len(measured))
         terms = 2 if self.distinct > 3 else 1
-        scale = self._epoch[:, :terms].mean(axis=0)
-        known, whole = (_with_constant(part[:, :terms] / scale) for part in (work, self._epoch))
+        # The mean step has one of each: the constant, and work relative to its own.
+        relative = work[:, :terms] / self._mean_step[:terms]
+        known = np.column_stack([np.ones(len(relative)), relative])
         shares = _positive_fit(known / measured[:, None])
-        expected = float((whole @ shares).mean())
+        expected = float(shares.sum())
         # Each parameter takes a degree of freedom from the deviations, a mean takes one.
         freedom = max(1, len(measured) - int(np.count_nonzero(shares)))
         widened = math.sqrt((len(measured) - 1) / freedom)
@@ -167,7 +170,7 @@ class RaggedSteps:
         if not self.distinct:
             return 1.0, 1.0
         work = self._work_of(first, count)
-        *_, positions, tokens = self._epoch.mean(axis=0) / work.mean(axis=0)
+        *_, positions, tokens = self._mean_step / work.mean(axis=0)
         return float(positions), float(tokens)
 
     def _work_of(self, first: int, count: int) -> np.ndarray:
@@ -216,10 +219,6 @@ def _from_outside_in(ordered: list[int]) -> list[int]:
 def _distinct(shapes: np.ndarray) -> int:
     """How many different micro-batches there are in (sequences, steps, accumulation)."""
     return int(np.unique(shapes.reshape(len(shapes), -1), axis=1).shape[1])
-
-
-def _with_constant(values: np.ndarray) -> np.ndarray:
-    return np.column_stack([np.ones(len(values)), values])
 
 
 def _positive_fit(relative: np.ndarray) -> np.ndarray:

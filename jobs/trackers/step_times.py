@@ -60,7 +60,7 @@ class Steps(Tracker):
         Column.number(
             "new_shapes_share",
             "Share of an epoch's time in which kernels are prepared for lengths that are new; it "
-            "is part of the throughput; null if all rows are equally long",
+            "is part of the throughput; null if all rows are equally long or the epoch is measured",
         ),
     )
 
@@ -194,7 +194,8 @@ class Steps(Tracker):
             "samples_per_second_ci95": math.hypot(mean_step_error(counted), half_width / mean),
             **self._rates(first, sum(counted)),
         }
-        if self.ragged is not None:
+        # A whole epoch has met its lengths as they came.
+        if self.ragged is not None and self.ragged.distinct:
             values["new_shapes_share"] = new_shapes / mean
         if (share := self._host_bound_share(first)) is not None:
             values["host_bound_share"] = share

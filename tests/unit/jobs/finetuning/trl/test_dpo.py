@@ -151,6 +151,10 @@ def test_dpo_reads_back_its_reference_and_loss(records):
     assert (ipo["preference_loss"], ipo["preference_beta"]) == ("ipo", 0.5)
 
 
+def test_dpo_on_a_whole_epoch_measures_no_price_of_new_lengths(records):
+    assert "new_shapes_share" not in records["ragged"].measurements
+
+
 def test_dpo_keeps_no_reference_model_that_it_does_not_need(records):
     full, before = records["ragged"].measurements, records["before"].measurements
     assert (before["reference"], before["reference_model_bytes"]) == ("computed before", 0)
