@@ -105,7 +105,8 @@ def test_sft_measures_worst_batch_evaluation_and_checkpoint(records):
     assert row["save_seconds"] > 0
     assert row["accumulation_loss_scaling"] == "native"
     assert row["accumulation_loss_ratio"] == pytest.approx(1)
-    assert not row["flags"]
+    # Whether new lengths took long depends on the machine.
+    assert set(row["flags"]) <= {"new_lengths"}
 
 
 CHATS = [
