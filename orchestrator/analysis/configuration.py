@@ -64,6 +64,16 @@ class Configuration:
         return int(self.row["effective_batch"])
 
     @property
+    def real_tokens_per_second(self) -> float | None:
+        """Tokens without padding that it trains on in a second; None where unknown."""
+        tokens = self.row.get("real_tokens_per_second")
+        samples = self.row.get("samples_per_second")
+        if not tokens or not samples:
+            return None
+        # The speed is the median of all repeats, which have the same tokens per sample.
+        return float(tokens / samples * self.samples_per_second)
+
+    @property
     def techniques(self) -> tuple[Hashable, ...]:
         """A key that is equal for configurations that differ in their batch alone."""
         chosen = (each for each in self.choices.items() if each[0] not in BATCH_AXES)

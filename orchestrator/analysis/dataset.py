@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -175,7 +175,7 @@ def _results(
     environment_id = measured[0].environment_id
     rows = [row for row in table.rows if row["environment_id"] == environment_id]
     searched = [row for row in rows if is_of_the_search(row)]
-    failed = [row for row in searched if row["outcome"] == Outcome.OUT_OF_MEMORY]
+    by_outcome = grouped(searched, itemgetter("outcome"))
     return EnvironmentResults(
         environment_id=environment_id,
         environment=table.environments.get(environment_id, {}),
@@ -185,6 +185,9 @@ def _results(
         memory_column=memory_column(searched),
         recipe=recipe,
         is_baseline_recipe=recipe == wanted,
-        out_of_memory=tuple(choices_of(row, table.axes) for row in failed),
+        out_of_memory=tuple(
+            choices_of(row, table.axes) for row in by_outcome.get(Outcome.OUT_OF_MEMORY, ())
+        ),
+        without_figures=len(by_outcome[Outcome.OK]) - sum(len(own.trial_ids) for own in measured),
         same_losses=same_losses,
     )

@@ -50,6 +50,8 @@ class EnvironmentResults:
     is_baseline_recipe: bool
     out_of_memory: tuple[Mapping[str, Choice], ...] = ()
     """Axis -> value, of the trials of the search that ran out of memory."""
+    without_figures: int = 0
+    """Trials of the search that ended ok, but without a speed or a memory to rank them by."""
     same_losses: Mapping[TrainingRecipe, SameLosses] = field(default_factory=dict)
     """Recipe that is ranked together with ``recipe`` -> the losses that justify that."""
 

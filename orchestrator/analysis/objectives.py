@@ -20,6 +20,8 @@ class Objective:
     unit: str
     of: Figure
     higher_is_better: bool = False
+    of_any_samples: bool = False
+    """Whether the figure compares configurations whose samples differ, such as in their length."""
     needs_price: bool = False
     """Whether the figure follows from the price of a GPU."""
 
@@ -75,6 +77,13 @@ OBJECTIVES: Mapping[str, Objective] = {
             unit="samples/s",
             higher_is_better=True,
             of=lambda configuration, _: configuration.samples_per_second,
+        ),
+        Objective(
+            name="tokens_per_second",
+            unit="tokens/s",
+            higher_is_better=True,
+            of_any_samples=True,
+            of=lambda configuration, _: configuration.real_tokens_per_second,
         ),
         Objective(name="joules_per_sample", unit="J per sample", of=joules_per_sample),
         Objective(

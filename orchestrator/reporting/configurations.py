@@ -9,7 +9,6 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison
 from orchestrator.analysis.loss_parity.windows import CheckState
-from orchestrator.analysis.recommendation.longest import real_tokens_per_second
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
 from orchestrator.reporting.content import Column, Format
@@ -63,7 +62,7 @@ def row_of(
         "memory_bytes": configuration.memory_bytes,
         "samples_per_second": configuration.samples_per_second,
         "samples_per_second_error95": configuration.error95,
-        "real_tokens_per_second": real_tokens_per_second(configuration) if says_more else None,
+        "real_tokens_per_second": configuration.real_tokens_per_second if says_more else None,
         "marks": marks(results, configuration),
         "losses": losses(configuration),
         "loss_check": configuration.loss_state,

@@ -1,6 +1,6 @@
 """Recommends the best candidate, with the runners-up and what each constraint costs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
 
@@ -8,6 +8,11 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison, decisive_check
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.pareto import little_memory, pareto_front
+from orchestrator.analysis.recommendation.not_ranked import (
+    Reason,
+    best_of_other_samples,
+    not_ranked,
+)
 from orchestrator.analysis.recommendation.offers import Offer, as_measured
 from orchestrator.analysis.recommendation.ranking import Constraints, Rankings
 from orchestrator.analysis.repeatability import NEARLY
@@ -53,6 +58,10 @@ class Recommendation:
     """The candidates that meet the constraints, but have wrong losses; the best first."""
     left_out_better: int
     """How many of them are better than the best."""
+    not_ranked: Mapping[Reason, int]
+    """Why measured configurations are not ranked -> how many."""
+    other_samples: tuple[Offer, ...]
+    """The best of each kind of sample that the objective cannot compare with the ranked one."""
     nearby: tuple[Alternative, ...]
     """The nearest better effective batch below the one asked for, and the nearest above."""
     check: CapCheck | None
@@ -86,6 +95,8 @@ def recommend(rankings: Rankings, constraints: Constraints) -> Recommendation:
         costs=_constraint_costs(rankings, constraints, ranked),
         left_out=tuple(wrong),
         left_out_better=sum(constraints.gains(each, best, 0.0) for each in wrong),
+        not_ranked={reason: len(own) for reason, own in not_ranked(rankings, constraints).items()},
+        other_samples=best_of_other_samples(rankings, constraints),
         nearby=_nearby_batches(rankings, constraints, best),
         check=check,
         comparisons=_comparisons_of_best(ranked, rankings.comparisons),

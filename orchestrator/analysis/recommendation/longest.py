@@ -81,16 +81,6 @@ def _trained_length(configuration: Configuration) -> int:
     return min(length, int(configuration.row.get("longest_row_tokens") or length))
 
 
-def real_tokens_per_second(configuration: Configuration) -> float | None:
-    """Tokens without padding that a configuration trains on in a second; None where unknown."""
-    tokens = configuration.row.get("real_tokens_per_second")
-    samples = configuration.row.get("samples_per_second")
-    if not tokens or not samples:
-        return None
-    # The speed is the median of all repeats, which have the same tokens per sample.
-    return float(tokens / samples * configuration.samples_per_second)
-
-
 def _longest_of(
     members: Iterable[Configuration],
     memory_bytes: float,
@@ -110,7 +100,7 @@ def _longest_of(
             best = LongestContext(
                 tokens=tokens,
                 configuration=own,
-                tokens_per_second=real_tokens_per_second(own),
+                tokens_per_second=own.real_tokens_per_second,
                 check=check,
                 next_tokens=min((length for length in lengths if length > tokens), default=None),
             )

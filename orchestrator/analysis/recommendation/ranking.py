@@ -30,7 +30,7 @@ class Constraints:
     """Samples per optimizer step."""
     all_recipes: bool = False
     """Whether other recipes than the baseline's, such as LoRA, are ranked together with it. Recipes
-    with other samples, such as longer sequences, never are."""
+    with other samples, such as longer sequences, are if the objective can compare them."""
     objective: Objective = field(default_factory=lambda: OBJECTIVES["samples_per_second"])
     price_per_hour: float | None = None
     """Price of one GPU for an hour, in any currency."""
@@ -63,10 +63,16 @@ class Constraints:
 
     def allow_training(self, candidate: Offer, recipe: TrainingRecipe) -> bool:
         """Whether a candidate's recipe is ranked, and has a figure to be ranked by."""
-        own = candidate.configuration.training_recipe
-        # Samples of another length are another workload, whatever the recipe.
-        has_recipe = own == recipe or (self.all_recipes and same_workload(own, recipe))
-        return has_recipe and self.score(candidate) != -math.inf
+        is_allowed = self.allow_recipe(candidate.configuration.training_recipe, recipe)
+        return is_allowed and self.score(candidate) != -math.inf
+
+    def allow_recipe(self, own: TrainingRecipe, recipe: TrainingRecipe) -> bool:
+        """Whether configurations of a recipe are ranked together with those of ``recipe``."""
+        return own == recipe or (self.all_recipes and not self.other_samples(own, recipe))
+
+    def other_samples(self, own: TrainingRecipe, recipe: TrainingRecipe) -> bool:
+        """Whether the samples of two recipes differ so that the objective cannot compare them."""
+        return not (self.objective.of_any_samples or same_workload(own, recipe))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

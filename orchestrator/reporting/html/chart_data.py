@@ -6,6 +6,7 @@ from operator import attrgetter, itemgetter
 from typing import Any
 
 from jobs.spec import Choice, TrainingRecipe
+from jobs.techniques.sample_kind import workload_of
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.follow_up_results import CapCheck
@@ -15,7 +16,7 @@ from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
 from orchestrator.labels import label
 from orchestrator.reporting.configurations import LOSS_STATES, memory_meaning, recipe_name
 from orchestrator.reporting.flags import with_heading
-from orchestrator.reporting.html.decisions import decisions, offered_batches, short
+from orchestrator.reporting.html.decisions import decisions, is_asked, offered_batches, short
 from orchestrator.reporting.html.details import anatomies, explained_pairs
 from orchestrator.reporting.plots.encoding import (
     encoded_axes,
@@ -37,6 +38,7 @@ Shown = Mapping[str, Sequence[Configuration]]
 MEASURES = {
     "memory_bytes": ("memory", "B", "Least memory"),
     "samples_per_second": ("samples per second", "samples/s", "Fastest"),
+    "tokens_per_second": ("tokens per second", "tokens/s", "Most tokens per second"),
     "joules_per_sample": ("joules per sample", "J/sample", "Least energy per sample"),
     "dollars_per_million": ("price per million samples", "per million samples", "Cheapest"),
     "host_memory": ("host memory", "B", "Least host memory"),
@@ -85,9 +87,12 @@ def chart_data(dataset: Dataset, shown: Shown) -> dict[str, Any]:
 
 def _measures(configurations: Sequence[Configuration]) -> Iterator[dict[str, Any]]:
     """The cost has no values: the page's script computes it from a price that the reader sets."""
+    workloads = len({workload_of(own.training_recipe) for own in configurations})
     for name, (title, unit, best) in MEASURES.items():
         # Memory is no objective. It is always measured, and less of it is better.
         objective = OBJECTIVES.get(name)
+        if objective is not None and not is_asked(objective, workloads):
+            continue
         values = [
             own.memory_bytes if objective is None else short(objective.of(own, None))
             for own in configurations

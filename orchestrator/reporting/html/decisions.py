@@ -11,7 +11,7 @@ from typing import Any
 from jobs.spec import TrainingRecipe
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.gain_over_default import Defaults
-from orchestrator.analysis.objectives import OBJECTIVES
+from orchestrator.analysis.objectives import OBJECTIVES, Objective
 from orchestrator.analysis.recommendation import Constraints
 from orchestrator.analysis.recommendation.offers import Offer
 from orchestrator.reporting.configurations import recipe_name
@@ -87,11 +87,18 @@ def _queries(results: EnvironmentResults) -> Iterator[Query]:
     objectives = [
         name
         for name, objective in OBJECTIVES.items()
-        if any(objective.of(own, _ANY_PRICE) is not None for own in results.configurations)
+        if is_asked(objective, len(results.workload_fronts))
+        and any(objective.of(own, _ANY_PRICE) is not None for own in results.configurations)
     ]
     batches = [None, *offered_batches(results)]
     for recipe, objective_name, batch in itertools.product(recipes, objectives, batches):
         yield objective_name, batch, recipe
+
+
+def is_asked(objective: Objective, workloads: int) -> bool:
+    """Whether an objective orders configurations of so many kinds of samples as no other does."""
+    # Of samples of one kind, tokens per second are samples per second times a constant.
+    return workloads > 1 or not objective.of_any_samples
 
 
 def offered_batches(results: EnvironmentResults) -> list[int]:

@@ -5,7 +5,13 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.recommendation import Alternative, Constraints, Offer, Recommendation
+from orchestrator.analysis.recommendation import (
+    Alternative,
+    Constraints,
+    Offer,
+    Recommendation,
+)
+from orchestrator.analysis.recommendation.not_ranked import Reason
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import (
@@ -23,11 +29,24 @@ from orchestrator.units import count, memory, number
 
 _WORDS: Mapping[str, tuple[str, str]] = {
     "samples_per_second": ("most", "samples/s"),
+    "tokens_per_second": ("most", "tokens/s"),
     "joules_per_sample": ("least", "energy per sample"),
     "dollars_per_million": ("least", "cost per 1,000,000 samples"),
     "host_memory": ("least", "host memory"),
 }
 """Objective -> whether the best has most or least of it, and what it is."""
+_REASONS: Mapping[Reason | None, str] = {
+    Reason.OTHER_SAMPLES: "with other samples",
+    Reason.OTHER_RECIPE: "of other training recipes (--all-training-recipes ranks them)",
+    Reason.WRONG_LOSSES: "with wrong losses",
+    Reason.NO_FIGURE: "whose figure for the objective was not measured",
+    Reason.OTHER_BATCH: "that another one serves the effective batch for, or that cannot",
+    Reason.MEMORY: "that need more memory",
+    None: "without a speed or a memory",
+}
+"""Why configurations are not ranked, or why trials that ended ok are no configurations."""
+_SHOWN_SAMPLES = 4
+"""Lines for other kinds of samples, as many as for other techniques."""
 _NOTHING = "  no measured configuration keeps these constraints"
 
 
@@ -41,8 +60,10 @@ def render(
     lines = [f"{dataset.name} on {results.hardware}: {asked}"]
     lines.append(f"  memory: {memory_meaning(results)}")
     if len(dataset.environments) > 1:
-        others = count(len(dataset.environments) - 1, "smaller one")
-        lines.append(f"  environments are never ranked together: {others} left out")
+        others = [own for own in dataset.environments if own is not results]
+        size = count(sum(len(own.configurations) for own in others), "configuration")
+        which = f"{count(len(others), 'smaller one')} with {size}"
+        lines.append(f"  environments are never ranked together: {which} left out")
     text = RecommendationText(dataset, results, recommendation)
     return visible("\n".join([*lines, *text.best(workload), *text.alternatives()]))
 
@@ -105,6 +126,8 @@ class RecommendationText:
             parts = [self._loosened(cost), self._gain(cost.ratio), label]
             yield f"  {': '.join(filter(None, parts))}"
         yield from self._left_out()
+        yield from self._other_samples()
+        yield from self._not_ranked()
 
     def _cap_check(self) -> Iterator[str]:
         limit = self.recommendation.constraints.memory_bytes
@@ -142,6 +165,21 @@ class RecommendationText:
                 which = count(better, "better configuration")
         yield f"left out: {which} whose losses do not match the reference; the best of them:"
         yield f"  {self._line(left_out[0])}{short_notes(self.results, left_out[0])}"
+
+    def _other_samples(self) -> Iterator[str]:
+        if self.recommendation.other_samples:
+            yield "with other samples, to be compared by --objective tokens_per_second only:"
+        for candidate in self.recommendation.other_samples[:_SHOWN_SAMPLES]:
+            recipe = recipe_label(candidate.configuration.training_recipe)
+            tokens = candidate.configuration.real_tokens_per_second
+            line = self._line(candidate)
+            yield f"  {recipe}: {line}" + (f", {number(tokens)} tokens/s" if tokens else "")
+
+    def _not_ranked(self) -> Iterator[str]:
+        numbers = {**self.recommendation.not_ranked, None: self.results.without_figures}
+        parts = [f"{number:,} {_REASONS[reason]}" for reason, number in numbers.items() if number]
+        if parts:
+            yield f"not ranked: {'; '.join(parts)}"
 
     def _loosened(self, cost: Alternative) -> str:
         """What would be different: ``with 9.37 GiB instead of 8``."""
@@ -221,6 +259,11 @@ def to_json(
                 "count": len(recommendation.left_out),
                 "better": recommendation.left_out_better,
                 "best": entry(next(iter(recommendation.left_out), None)) or None,
+            },
+            "other_samples": list(map(entry, recommendation.other_samples)),
+            "not_ranked": {
+                **recommendation.not_ranked,
+                "without_figures": results.without_figures if results else 0,
             },
             "cap_check": check_to_json(recommendation.check),
             "tie_breaks": list(map(asdict, recommendation.comparisons)),

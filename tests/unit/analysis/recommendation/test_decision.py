@@ -68,6 +68,31 @@ def test_recommend_nothing_allowed_is_much_better_and_costs_are_true(configurati
             assert (cost.ratio > 1) == constraints.objective.higher_is_better
 
 
+@given(CONFIGURATIONS, CONSTRAINTS)
+def test_every_configuration_is_ranked_or_counted_with_one_reason(configurations, constraints):
+    rankings = Rankings(configurations)
+    counted = recommend(rankings, constraints).not_ranked
+    ranked = rankings.under(constraints).ranked(constraints.memory_bytes)
+    used = {id(own) for offer in ranked for own in (offer.measured, offer.evidence)} - {id(None)}
+    assert len(used) + sum(counted.values()) == len(configurations)
+
+
+def test_other_samples_are_named_and_compete_by_tokens_per_second():
+    def sized(micro_batch: int, speed: float, tokens: float, length: int | None) -> Configuration:
+        figures = {"samples_per_second": speed, "real_tokens_per_second": tokens}
+        recipe = {} if length is None else {"sequence_length": length}
+        return make_configuration(10, speed, micro_batch=micro_batch, recipe=recipe, **figures)
+
+    rows = [sized(1, 50.0, 500.0, None), sized(2, 60.0, 300.0, 64), sized(4, 10.0, 900.0, 2048)]
+    answer = recommend(Rankings(rows), Constraints(all_recipes=True))
+    assert [own.configuration for own in answer.other_samples] == [rows[2], rows[1]]
+    assert answer.not_ranked == {"other_samples": 2}
+    by_tokens = Constraints(all_recipes=True, objective=OBJECTIVES["tokens_per_second"])
+    answer = recommend(Rankings(rows), by_tokens)
+    assert answer.best.configuration is rows[2]
+    assert not answer.not_ranked
+
+
 def test_recommend_counts_and_names_the_faster_ones_it_leaves_out():
     right = make_configuration(10, 50.0)
     wrong = Flag(FlagKind.LOSS_MISMATCH, 4.0)

@@ -71,6 +71,12 @@ def test_render_of_a_run_without_results_says_so(tmp_path):
     assert to_json(run.dataset, run.dataset.main, answer.recommendation)["hardware"] is None
 
 
+def test_render_counts_trials_that_ended_ok_without_a_speed(tmp_path):
+    records = [make_record(speed=50.0), make_record(micro_batch=2, measurements={"samples_per_second": 0.0})]
+    answer = load(write_run(tmp_path, records)).recommend(all_recipes=True)
+    assert repr(answer).endswith("\nnot ranked: 1 without a speed or a memory")
+
+
 def test_render_says_that_losses_were_not_checked(tmp_path):
     record = replace(make_record(speed=50.0), steps={"step_seconds": [0.1, 0.1]})
     run = load(write_run(tmp_path, [record]))
