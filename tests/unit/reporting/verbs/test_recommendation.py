@@ -72,7 +72,8 @@ def test_render_of_a_run_without_results_says_so(tmp_path):
 
 
 def test_render_counts_trials_that_ended_ok_without_a_speed(tmp_path):
-    records = [make_record(speed=50.0), make_record(micro_batch=2, measurements={"samples_per_second": 0.0})]
+    still = make_record(micro_batch=2, measurements={"samples_per_second": 0.0})
+    records = [make_record(speed=50.0), still]
     answer = load(write_run(tmp_path, records)).recommend(all_recipes=True)
     assert repr(answer).endswith("\nnot ranked: 1 without a speed or a memory")
 
