@@ -34,11 +34,6 @@ def open_regular(path: Path, flags: int) -> IO[bytes]:
         raise
 
 
-def require_regular(path: Path) -> None:
-    """Raise FileNotFoundError if there is nothing, and OSError if it is no regular file."""
-    _require_regular(os.stat(path).st_mode, path)
-
-
 def _require_regular(mode: int, path: Path) -> None:
     if not stat.S_ISREG(mode):
         raise OSError(errno.EINVAL, "it is no regular file", str(path))

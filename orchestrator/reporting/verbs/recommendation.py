@@ -35,16 +35,15 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "host_memory": ("least", "host memory"),
 }
 """Objective -> whether the best has most or least of it, and what it is."""
-_REASONS: Mapping[Reason | None, str] = {
+_REASONS: Mapping[Reason, str] = {
     Reason.OTHER_SAMPLES: "with other samples",
     Reason.OTHER_RECIPE: "of other training recipes (--all-training-recipes ranks them)",
     Reason.WRONG_LOSSES: "with wrong losses",
     Reason.NO_FIGURE: "whose figure for the objective was not measured",
     Reason.OTHER_BATCH: "that another one serves the effective batch for, or that cannot",
     Reason.MEMORY: "that need more memory",
-    None: "without a speed or a memory",
 }
-"""Why configurations are not ranked, or why trials that ended ok are no configurations."""
+"""Why configurations are not ranked, in words."""
 _SHOWN_SAMPLES = 4
 """Lines for other kinds of samples, as many as for other techniques."""
 _NOTHING = "  no measured configuration keeps these constraints"
@@ -176,8 +175,9 @@ class RecommendationText:
             yield f"  {recipe}: {line}" + (f", {number(tokens)} tokens/s" if tokens else "")
 
     def _not_ranked(self) -> Iterator[str]:
-        numbers = {**self.recommendation.not_ranked, None: self.results.without_figures}
-        parts = [f"{number:,} {_REASONS[reason]}" for reason, number in numbers.items() if number]
+        reasons, rest = self.recommendation.not_ranked, self.results.without_figures
+        parts = [f"{number:,} {_REASONS[reason]}" for reason, number in reasons.items()]
+        parts += [f"{rest:,} without a speed or a memory"] if rest else []
         if parts:
             yield f"not ranked: {'; '.join(parts)}"
 

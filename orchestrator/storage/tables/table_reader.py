@@ -1,6 +1,7 @@
 """Reads the run's Parquet files. A damaged or foreign file raises an error that names it."""
 
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import pyarrow.parquet as pq
 from jobs.anatomy_record import Anatomy
 from jobs.record import SCHEMA_VERSION, Column, Outcome
 from orchestrator.storage.layout import ANATOMY, STEPS
-from orchestrator.storage.regular_file import require_regular
+from orchestrator.storage.regular_file import open_regular
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
 from orchestrator.storage.tables import anatomy_rows
 from orchestrator.storage.tables.arrow import ARROW_TYPES, axes_of, metadata_of, type_name
@@ -157,8 +158,9 @@ def _read(path: Path, columns: list[str] | None = None) -> pa.Table:
     if not path.parent.is_dir():  # a file or a loop of links: there is no run
         raise FileNotFoundError(str(path))
     try:
-        require_regular(path)
-        return pq.read_table(path, columns=columns, page_checksum_verification=True)
+        # Opened once: a running sweep puts another table in its place at any moment.
+        with open_regular(path, os.O_RDONLY) as file:
+            return pq.read_table(file, columns=columns, page_checksum_verification=True)
     except FileNotFoundError:
         raise FileNotFoundError(str(path)) from None
     except (pa.ArrowException, OSError, ValueError) as error:
