@@ -1,4 +1,4 @@
-"""Predict the memory of every trial of a sweep, with no GPU."""
+"""Predict the memory of every trial of a sweep, and the cards that it runs on, with no GPU."""
 
 import argparse
 import sys
@@ -6,11 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator import cli
+from orchestrator.argument_types import size
 from orchestrator.planning.plan import plan, trials_with_ids
 from orchestrator.planning.problems import ConfigError
-from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.gpus import known_gpus, load_gpu
 from orchestrator.running.early_start import checked_config
 from orchestrator.running.options import VerbOptions
+from orchestrator.storage.prices import read_prices
 from orchestrator.storage.user_files import refuse_used_file
 
 
@@ -18,8 +20,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Predict the memory of the trials and print it. Returns the exit status."""
     options = command_line().parse_args(arguments)
 
-    from orchestrator.api.predictions import predicted
+    from orchestrator.api.predictions import on_all_cards, predicted
 
+    prices = {}
     try:
         if options.output is not None:
             refuse_used_file(options.output, force=options.force)
@@ -29,12 +32,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
             allow_own_code=options.allow_own_code,
         )
         config = checked_config(verb_options, cli.print_note)
-        load_gpu(options.gpu)
+        if options.gpu is not None:
+            load_gpu(options.gpu)
+        if options.prices is not None:
+            prices = read_prices(options.prices, [*known_gpus(), *options.memory])
         trials = trials_with_ids(plan(config).trials, options.trial)
-    except (ConfigError, ValueError, FileExistsError) as error:
+    except (ConfigError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
-    predictions = predicted(config, trials, options.gpu)
+    if options.gpu is None:
+        predictions = on_all_cards(config, trials, options.memory, prices)
+    else:
+        predictions = predicted(config, trials, options.gpu)
     if options.output is not None:
         from orchestrator.storage.tables.predictions import write_predictions
 
@@ -48,14 +57,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return cli.EXIT_OK
 
 
+def _size_text(text: str) -> str:
+    """The text of a memory size, which names its card."""
+    size(text)
+    return text
+
+
 def command_line() -> argparse.ArgumentParser:
     """The parser of the verb's command line."""
     parser = cli.verb_parser(
         "predict", __doc__, "not one trial is predicted, or the table cannot be written"
     )
     cli.add_config(parser)
-    gpu = "h200 (default), another card such as t4 or rtx_4090, or a file of doctor --calibrate"
-    parser.add_argument("--gpu", default="h200", help=gpu)
+    gpu = (
+        "only for this card, such as t4 or rtx_4090, or a file of doctor --calibrate; default: all"
+    )
+    parser.add_argument("--gpu", help=gpu)
+    memory = "also for a card of this memory, such as 12GiB; once for each size"
+    parser.add_argument(
+        "--memory", type=_size_text, action="append", default=[], metavar="SIZE", help=memory
+    )
+    prices = "find the cheapest card by a YAML file, as {l4: 0.8, h100: {price: 2.5, hours: 4}}"
+    parser.add_argument("--prices", type=Path, metavar="FILE.yaml", help=prices)
     parser.add_argument(
         "--trial",
         nargs="+",

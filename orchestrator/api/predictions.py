@@ -4,31 +4,41 @@ from __future__ import annotations
 
 import html
 import warnings
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
+
+from orchestrator.analysis.card_prices import Cheapest, cheapest
+from orchestrator.units import size_bytes
 
 if TYPE_CHECKING:
     import pandas
 
     from jobs.spec import TrialSpec
     from orchestrator.planning.settings import SweepConfig
+    from orchestrator.prediction.cards import OnCards
+    from orchestrator.prediction.gpus import Gpu
     from orchestrator.prediction.prediction import Prediction
+    from orchestrator.storage.prices import Price
 
 
 def predict(
     config: Path | str,
     *,
-    gpu: str = "h200",
+    gpu: str | None = None,
+    memory: Sequence[str] = (),
     trials: Sequence[str] = (),
     trust_remote_code: bool = False,
     allow_own_code: bool = False,
 ) -> Predictions:
     """Predict the memory of the trials of a sweep, without a GPU.
 
-    ``trials`` are beginnings of trial ids. All trials are predicted if it is empty. Raises
-    ConfigError, and ValueError if the GPU has no constants or no trial matches one of ``trials``.
+    ``gpu`` is a card or a file of ``doctor --calibrate``. Without it the answer is for all known
+    cards, and for cards of the sizes in ``memory``, such as "12GiB". ``trials`` are beginnings of
+    trial ids. All trials are predicted if it is empty. Raises ConfigError, and ValueError if the
+    GPU has no constants or no trial matches one of ``trials``.
     """
     from orchestrator.planning.plan import plan, trials_with_ids
     from orchestrator.running.early_start import checked_config
@@ -38,7 +48,8 @@ def predict(
         config=Path(config), trust_remote_code=trust_remote_code, allow_own_code=allow_own_code
     )
     checked = checked_config(options, warnings.warn)
-    return predicted(checked, trials_with_ids(plan(checked).trials, trials), gpu)
+    chosen = trials_with_ids(plan(checked).trials, trials)
+    return predicted(checked, chosen, gpu) if gpu else on_all_cards(checked, chosen, memory)
 
 
 def predicted(config: SweepConfig, trials: Sequence[TrialSpec], gpu: str) -> Predictions:
@@ -57,6 +68,39 @@ def predicted(config: SweepConfig, trials: Sequence[TrialSpec], gpu: str) -> Pre
     return Predictions(config=config, gpu=constants.name, predictions=predictions)
 
 
+def on_all_cards(
+    config: SweepConfig,
+    trials: Sequence[TrialSpec],
+    memory: Sequence[str] = (),
+    prices: Mapping[str, Price] = MappingProxyType({}),
+) -> Predictions:
+    """As ``predict`` without ``gpu``, for trials of a checked configuration.
+
+    ``prices`` are those of ``orchestrator.storage.prices``.
+    """
+    from orchestrator.prediction.cards import on_cards
+    from orchestrator.prediction.gpus import card_of_size, known_cards
+    from orchestrator.prediction.libraries import without_gpus
+
+    cards = [*known_cards(), *(card_of_size(size_bytes(text), text) for text in memory)]
+    cards.sort(key=lambda card: card.total_bytes)
+    with without_gpus():
+        answers = tuple(on_cards(trials, cards))
+    return Predictions(
+        config=config,
+        gpu="h200",
+        predictions=tuple(own.prediction for own in answers),
+        cards=tuple(cards),
+        answers=answers,
+        cheapest=tuple(_cheapest(own, prices) for own in answers) if prices else (),
+    )
+
+
+def _cheapest(own: OnCards, prices: Mapping[str, Price]) -> Cheapest | None:
+    trains = [name for name, card in own.fits.items() if card.fit == "yes"]
+    return cheapest(own.prediction.trial_id, trains, prices)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Predictions:
     """The predicted memory of a sweep's trials. Its text is a table."""
@@ -65,13 +109,25 @@ class Predictions:
     gpu: str
     """Name of the GPU that the predictions are for."""
     predictions: tuple[Prediction, ...]
+    cards: tuple[Gpu, ...] = ()
+    """The cards of ``answers``, the smallest first."""
+    answers: tuple[OnCards, ...] = ()
+    """Each prediction on each card; empty if one GPU was predicted for."""
+    cheapest: tuple[Cheapest | None, ...] = ()
+    """For each prediction the cheapest card with a price; empty without prices."""
 
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One row per trial: bytes as integers, None if unknown."""
+        from orchestrator.reporting.verbs.cards import cards_row
         from orchestrator.reporting.verbs.prediction import row
 
-        return [row(prediction) for prediction in self.predictions]
+        rows = [row(prediction) for prediction in self.predictions]
+        for values, own in zip(rows, self.answers, strict=False):
+            values |= cards_row(own)
+        for values, price in zip(rows, self.cheapest, strict=False):
+            values["cheapest"] = None if price is None else asdict(price)
+        return rows
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per trial."""
@@ -83,9 +139,13 @@ class Predictions:
         return len(self.predictions)
 
     def __repr__(self) -> str:
+        from orchestrator.reporting.verbs.cards import cards_table
         from orchestrator.reporting.verbs.prediction import table
 
-        return table(self.predictions, self.config.axes_in_play)
+        axes = self.config.axes_in_play
+        if not self.cards:
+            return table(self.predictions, axes)
+        return cards_table(self.answers, self.cards, axes, self.cheapest)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>"

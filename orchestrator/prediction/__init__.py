@@ -9,7 +9,8 @@ estimator.py         trials -> predictions; trials of one model share its traces
 model_group.py       the trials of one model: traced, replayed, predicted
 unsupported.py       trials that are not predicted, and why
 libraries.py         how the traced libraries are imported
-gpus.py              a GPU's constants: calibration data in gpus/*.yaml
+gpus.py              a GPU's constants: measured ones in gpus/*.yaml, data sheets in cards.yaml
+cards.py             the cards on which a trial runs, and what they lack
 caching_allocator.py a model of PyTorch's caching allocator, for byte counts only
 kernel_memory.py     what CUDA kernels take for themselves: workspaces that no tensor shows
 affine_stream.py     allocations and frees in order, as functions of the micro-batch

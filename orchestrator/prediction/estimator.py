@@ -21,11 +21,16 @@ _UNTRACED_PREFIXES = ("dataloader_", "logging_")
 
 def predict(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
     """Predictions in the order of the trials. Output of libraries goes to stderr."""
+    return [own for (own,) in predict_on(trials, [gpu])]
+
+
+def predict_on(trials: Sequence[TrialSpec], gpus: Sequence[Gpu]) -> list[list[Prediction]]:
+    """For each trial, in order, its predictions by the constants of each GPU."""
     with _quiet_libraries():
         by_id = {
-            prediction.trial_id: prediction
+            own[0].trial_id: own
             for group in sharing_traces(trials)
-            for prediction in predictions(group, gpu)
+            for own in predictions(group, gpus)
         }
     return [by_id[trial.trial_id] for trial in trials]
 

@@ -2,9 +2,10 @@
 
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
+from operator import attrgetter
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import yaml
 
@@ -12,6 +13,15 @@ from orchestrator.units import KIB, MIB
 
 FOLDER = Path(__file__).parent / "gpus"
 _CARDS = FOLDER.with_name("cards.yaml")
+Kernels = Literal["volta", "ampere", "consumer", "hopper"]
+"""GPUs for which PyTorch picks the same attention kernels, by the oldest or the best known."""
+REPRESENTATIVES: Mapping[Kernels, str] = {
+    "hopper": "h200",
+    "ampere": "a100_80gb",
+    "consumer": "rtx_4090",
+    "volta": "t4",
+}
+"""The card that stands for all with the same attention kernels."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,12 +51,36 @@ class Gpu:
     """The same for products with a bias."""
     capability: float
     """CUDA's compute capability, as 9.0. It decides which attention kernels the GPU can run."""
+    bytes_per_second: float = 0.0
+    """Bandwidth of the memory."""
+    flops_per_second: Mapping[str, float] = field(default_factory=dict)
+    """Number format -> dense rate of matrix products; a format without tensor cores is missing."""
     assumed: tuple[str, ...] = ()
     """Names of constants that were not measured on this GPU. They have the H200's values."""
 
+    def is_measured(self, *, deepspeed: bool = False) -> bool:
+        """Whether the sizes of context and libraries were; ``deepspeed``: with its engine."""
+        names = {"context_bytes", "kernels_bytes", "cudnn_bytes"}
+        if deepspeed:
+            names |= {"deepspeed_bytes", "deepspeed_zero3_bytes"}
+        return names.isdisjoint(self.assumed)
+
     @property
-    def is_measured(self) -> bool:
-        return not self.assumed
+    def outside_bytes(self) -> int:
+        """What every training takes beside the allocator's memory."""
+        return self.context_bytes + self.kernels_bytes
+
+    @property
+    def kernels(self) -> Kernels:
+        """The attention kernels that it runs, after PyTorch's sdp_utils.cpp: no FlashAttention
+        before 8.0, cuDNN's on the data centre's GPUs since Hopper, and less shared memory on others
+        than on an A100."""
+        if self.capability < 8.0:
+            return "volta"
+        if self.capability in (9.0, 10.0):
+            return "hopper"
+        is_consumers = 8.6 <= self.capability <= 8.9 or self.capability >= 12.0
+        return "consumer" if is_consumers else "ampere"
 
 
 def load_gpu(name: str) -> Gpu:
@@ -54,36 +88,56 @@ def load_gpu(name: str) -> Gpu:
     that it lacks (libraries, workspaces) are the H200's. Raises ValueError with the valid names."""
     path = FOLDER / f"{name.lower()}.yaml"
     if path.is_file():
-        return Gpu(name=name.lower(), **yaml.safe_load(path.read_text(encoding="utf-8")))
-    if card := _cards().get(name.lower()):
-        constants = {"total_bytes": card["mib"] * MIB, **card}
-        # PyTorch's defaults, from aten/src/ATen/cuda/CublasHandlePool.cpp: 32 MiB on Hopper and
-        # the data centre's Blackwell, else :4096:2:16:8.
-        if constants["capability"] not in (9.0, 10.0):
-            constants["cublas_workspace_bytes"] = 2 * 4 * MIB + 8 * 16 * KIB
-        return _completed(constants, name.lower(), _CARDS.name)
+        return _completed(_read(path), name.lower())
+    if card := _read(_CARDS).get(name.lower()):
+        return _completed(_constants(card), name.lower())
     if Path(name).is_file():
-        measured = (yaml.safe_load(Path(name).read_text(encoding="utf-8")) or [{}])[0]
-        return _completed(measured, str(measured.get("device", name)), name)
+        measured = {"source": name, **(yaml.safe_load(Path(name).read_text("utf-8")) or [{}])[0]}
+        return _completed(measured, str(measured.get("device", name)))
     choices = ", ".join(known_gpus())
     raise ValueError(f'no calibration for "{name}"; valid choices: {choices}, or a file')
 
 
+def card_of_size(total_bytes: int, name: str) -> Gpu:
+    """A card of which only the memory is known, with the kernels of most cards of any size."""
+    card = load_gpu(REPRESENTATIVES["consumer"])
+    return replace(card, name=name, source="its size", total_bytes=total_bytes)
+
+
+def known_cards() -> list[Gpu]:
+    """Every GPU that has a name, the smallest memory first."""
+    return sorted(map(load_gpu, known_gpus()), key=attrgetter("total_bytes"))
+
+
 @functools.cache
-def _cards() -> dict[str, dict[str, Any]]:
-    cards: dict[str, dict[str, Any]] = yaml.safe_load(_CARDS.read_text(encoding="utf-8"))
-    return cards
+def _read(path: Path) -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    return content
 
 
-def _completed(measured: Mapping[str, Any], name: str, source: str) -> Gpu:
+def _constants(card: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of a card of cards.yaml, in the units of ``Gpu``."""
+    constants = {
+        "total_bytes": card["mib"] * MIB,
+        "bytes_per_second": card["gb_per_second"] * 1e9,
+        "flops_per_second": {name: rate * 1e12 for name, rate in card["tflops"].items()},
+        **card,
+    }
+    # PyTorch's defaults, from aten/src/ATen/cuda/CublasHandlePool.cpp: 32 MiB on Hopper and the
+    # data centre's Blackwell, else :4096:2:16:8.
+    if card["capability"] not in (9.0, 10.0):
+        constants["cublas_workspace_bytes"] = 2 * 4 * MIB + 8 * 16 * KIB
+    return constants
+
+
+def _completed(measured: Mapping[str, Any], name: str) -> Gpu:
     """A GPU whose other constants are the H200's. They are listed in ``assumed``."""
-    described: dict[str, Any] = {"name": name, "source": source}
-    names = [field.name for field in fields(Gpu) if field.name not in (*described, "assumed")]
+    names = [own.name for own in fields(Gpu) if own.name not in ("name", "assumed")]
     constants = {key: measured[key] for key in names if key in measured}
     assumed = tuple(key for key in names if key not in measured)
-    return replace(load_gpu("h200"), **described, **constants, assumed=assumed)
+    return Gpu(name=name, **{**_read(FOLDER / "h200.yaml"), **constants}, assumed=assumed)
 
 
 def known_gpus() -> list[str]:
     """The names that ``load_gpu`` takes."""
-    return sorted({*_cards(), *(path.stem for path in FOLDER.glob("*.yaml"))})
+    return sorted({*_read(_CARDS), *(path.stem for path in FOLDER.glob("*.yaml"))})

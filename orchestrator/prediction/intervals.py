@@ -67,7 +67,8 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
         _EVALUATION: replayed.peaks.is_of_evaluation,
         _NEEDS_AMPERE: replayed.needs_ampere,
     }
-    if not gpu.is_measured:
+    is_measured = gpu.is_measured(deepspeed=replayed.under_deepspeed)
+    if not is_measured:
         # The GPU's own constants are incomplete, so it is like any other card.
         device = Figure(bytes=device.bytes, low=min(device.low, other.least), high=other.high)
     return Prediction(
@@ -77,7 +78,7 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
         reserved=reserved,
         device=device,
         elsewhere=other,
-        measured_bytes=gpu.total_bytes if gpu.is_measured else None,
+        measured_bytes=gpu.total_bytes if is_measured else None,
         largest_block=replayed.peaks.largest_block,
         anatomy=replayed.peaks.at_peak,
         needs_ampere=replayed.needs_ampere,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec, to_json
 from orchestrator.prediction.affine_stream import NEEDS_AMPERE, Stream, between
-from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
 from orchestrator.prediction.intervals import Replayed, predicted
 from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.prediction import Prediction
@@ -17,6 +18,7 @@ from orchestrator.prediction.unsupported import unpredictable
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.batches import BatchShapes
+    from orchestrator.prediction.tracing.cuda_attention import Picks
     from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
 
 UPDATE_ARGUMENTS = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
@@ -26,17 +28,41 @@ MicroBatches = tuple[Stream, Stream | None]
 later one, which adds to the gradients. Without accumulation there is no later one."""
 
 
-def predictions(trials: list[TrialSpec], gpu: Gpu) -> list[Prediction]:
-    """One for each trial, in order. The trials are of one model."""
+def predictions(trials: list[TrialSpec], gpus: Sequence[Gpu]) -> list[list[Prediction]]:
+    """For each trial, in order, its predictions by the constants of each GPU. The trials are of one
+    model. A GPU whose attention would take the kernels of an earlier one has the predictions of
+    that one: the workspaces of its libraries differ by less than the intervals."""
+    predicted: list[list[Prediction]] = []
+    picks: Picks = set()
+    for gpu in gpus:
+        same = next((own for own in range(len(predicted)) if _equal(picks, gpus[own], gpu)), None)
+        if same is not None:
+            predicted.append(predicted[same])
+            continue
+        of_gpu, picks = _predictions(trials, gpu)
+        predicted.append(of_gpu)
+    return [list(own) for own in zip(*predicted, strict=True)]
+
+
+def _equal(picks: Picks, gpu: Gpu, other: Gpu) -> bool:
+    """Whether every call of attention takes the same kernel on both."""
+    order = list(REPRESENTATIVES)
+    one, two = order.index(gpu.kernels), order.index(other.kernels)
+    return all(pick[one] == pick[two] for pick in picks)
+
+
+def _predictions(trials: list[TrialSpec], gpu: Gpu) -> tuple[list[Prediction], Picks]:
+    """One for each trial, and the attention kernels that each GPU would pick."""
     if reason := unpredictable(trials[0]):
-        return [_unknown(spec, unpredictable(spec) or reason) for spec in trials]
+        return [_unknown(spec, unpredictable(spec) or reason) for spec in trials], set()
     with quick_imports():
         from orchestrator.prediction.tracing.fake_step import FakeStep
     try:
-        group = _ModelGroup(trials, FakeStep(trials[0], gpu), gpu)
+        step = FakeStep(trials[0], gpu)
+        group = _ModelGroup(trials, step, gpu)
     except Exception as error:  # a model or a file of the user's may raise anything
-        return [_unknown(spec, _first_line(error)) for spec in trials]
-    return list(map(group.prediction, trials))
+        return [_unknown(spec, _first_line(error)) for spec in trials], set()
+    return list(map(group.prediction, trials)), step.picks
 
 
 class _ModelGroup:
@@ -91,7 +117,7 @@ class _ModelGroup:
     def _predicted_on(self, batch: BatchShapes, spec: TrialSpec) -> Prediction:
         """The trial's figures if all its micro-batches have these shapes."""
         first, later = self._micro_batches(batch, spec.micro_batch)
-        outside = self._gpu.context_bytes + self._gpu.kernels_bytes
+        outside = self._gpu.outside_bytes
         if "cudnn" in first.kernels:
             outside += self._gpu.cudnn_bytes
         paged: tuple[int, ...] = ()

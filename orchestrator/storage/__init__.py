@@ -14,5 +14,6 @@ location.py        a folder of this machine or a URI
 remote.py          copies a run from and to a URI
 redaction.py       removes secrets
 regular_file.py    opens regular files only
+prices.py          the file of predict --prices
 user_files.py      refuses to write over the user's files
 """

@@ -216,7 +216,7 @@ sys.exit(status)
 def test_predict_seven_billion_parameters_takes_little_host_memory(tmp_path):
     config = ROOT / "tests/data/predictions/first/lora_7b.yaml"
     first = plan(load_config(config)).trials[0].trial_id
-    options = ["--json", f"--trial={first}", f"--output={tmp_path / 'p.parquet'}"]
+    options = ["--json", "--gpu=h200", f"--trial={first}", f"--output={tmp_path / 'p.parquet'}"]
     done = subprocess.run(
         [sys.executable, "-c", MEASURED_PREDICT, str(config), *options],
         cwd=ROOT,

@@ -1,11 +1,12 @@
 """Traces attention as on CUDA: with the kernel that PyTorch picks, and the tensors it makes."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
 import torch
 
-from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu, load_gpu
 
 _aten = torch.ops.aten
 _HALF = (torch.float16, torch.bfloat16)
@@ -29,7 +30,7 @@ def attention_kernel(
         return "math"
     # PyTorch prefers cuDNN on the data centre's GPUs since Hopper.
     is_half = query.dtype in _HALF
-    if gpu.capability in (9.0, 10.0) and is_half and _suits_cudnn(query, key, value, mask):
+    if gpu.kernels == "hopper" and is_half and _suits_cudnn(query, key, value, mask):
         return "cudnn"
     if _suits_flash(gpu, (query, key, value), mask, dropout, is_causal=is_causal):
         return "flash"
@@ -59,30 +60,38 @@ def _suits_flash(
     gpu: Gpu, inputs: Inputs, mask: torch.Tensor | None, dropout: float, *, is_causal: bool
 ) -> bool:
     query, key, value = inputs
-    if gpu.capability < 8.0 or query.dtype not in _HALF or mask is not None:
+    if gpu.kernels == "volta" or query.dtype not in _HALF or mask is not None:
         return False
     width = query.shape[-1]
     if not (width == key.shape[-1] == value.shape[-1] and width <= 256):
         return False
     # Consumer GPUs have too little shared memory for the backward pass of wide heads.
-    is_consumers = 8.6 <= gpu.capability <= 8.9 or gpu.capability >= 12.0
-    if is_consumers and _saves_rows(inputs) and (192 < width <= 224 or (width > 192 and dropout)):
+    is_too_wide = 192 < width <= 224 or (width > 192 and dropout)
+    if gpu.kernels == "consumer" and _saves_rows(inputs) and is_too_wide:
         return False
     return not is_causal or query.shape[-2] == key.shape[-2]
 
 
 def _suits_efficient(gpu: Gpu, query: torch.Tensor, key: torch.Tensor) -> bool:
     is_half = query.dtype in _HALF
-    if query.dtype is torch.bfloat16 and gpu.capability < 8.0:
+    if query.dtype is torch.bfloat16 and gpu.kernels == "volta":
         return False
     # The kernel loads 16 bytes at a time for tensor cores: 8 halves or 4 floats.
-    floats = 4 if gpu.capability >= 8.0 else 1
+    floats = 1 if gpu.kernels == "volta" else 4
     alignment = 8 if is_half else floats
     return query.shape[1] == key.shape[1] and query.shape[-1] % alignment == 0
 
 
-def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
-    """A ``scaled_dot_product_attention`` that makes the tensors of the kernel picked on ``gpu``."""
+Picks = set[tuple[str, ...]]
+"""The kernels of each call of attention, on each of ``REPRESENTATIVES`` in order."""
+
+
+def attention(gpu: Gpu, picks: Picks) -> Callable[..., torch.Tensor]:
+    """A ``scaled_dot_product_attention`` that makes the tensors of the kernel picked on ``gpu``.
+
+    What other GPUs would pick is added to ``picks``.
+    """
+    others = [load_gpu(name) for name in REPRESENTATIVES.values()]
 
     def scaled_dot_product_attention(
         query: torch.Tensor,
@@ -95,8 +104,12 @@ def attention(gpu: Gpu) -> Callable[..., torch.Tensor]:
         scale: float | None = None,
         enable_gqa: bool = False,
     ) -> torch.Tensor:
-        kernel = attention_kernel(gpu, query, key, value, attn_mask, dropout_p, is_causal=is_causal)
         inputs = (query, key, value)
+        pick = functools.partial(
+            attention_kernel, mask=attn_mask, dropout=dropout_p, is_causal=is_causal
+        )
+        kernel = pick(gpu, *inputs)
+        picks.add(tuple(pick(other, *inputs) for other in others))
         mask = attn_mask
         if mask is not None and mask.dtype is torch.bool:
             mask = torch.zeros_like(mask, dtype=query.dtype)

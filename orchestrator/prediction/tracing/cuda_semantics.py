@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.tracing.cuda_attention import attention
+from orchestrator.prediction.tracing.cuda_attention import Picks, attention
 
 _HALF = (torch.float16, torch.bfloat16)
 _aten = torch.ops.aten
@@ -41,8 +41,9 @@ Cross entropy's logarithm of softmax keeps 16 bits, and its result is converted 
 
 
 @contextmanager
-def cuda_semantics(gpu: Gpu) -> Iterator[None]:
-    """A context in which operators on CPU tensors take the memory that they would on ``gpu``."""
+def cuda_semantics(gpu: Gpu, picks: Picks) -> Iterator[None]:
+    """A context in which operators on CPU tensors take the memory that they would on ``gpu``; the
+    attention kernels that other GPUs would run are added to ``picks``."""
     with torch.library._scoped_library("aten", "IMPL") as library, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that kernels are overridden is the purpose
         for name in _IN_32_BITS.split():
@@ -55,7 +56,7 @@ def cuda_semantics(gpu: Gpu) -> Iterator[None]:
         library.impl("dropout", _dropout, "AutogradCPU")
         library.impl("softmax.int", _softmax(_aten._softmax), "AutogradCPU")
         library.impl("log_softmax.int", _softmax(_aten._log_softmax), "AutogradCPU")
-        library.impl("scaled_dot_product_attention", attention(gpu), "AutogradCPU")
+        library.impl("scaled_dot_product_attention", attention(gpu, picks), "AutogradCPU")
         yield
 
 

@@ -25,6 +25,7 @@ from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
 from orchestrator.prediction.tracing.batches import BatchShapes, batches_of
+from orchestrator.prediction.tracing.cuda_attention import Picks
 from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
 from orchestrator.prediction.tracing.fake_libraries import (
     forget_bitsandbytes_overrides,
@@ -64,6 +65,7 @@ class FakeStep:
     def __init__(self, spec: TrialSpec, gpu: Gpu) -> None:
         self._spec = spec
         self._gpu = gpu
+        self.picks: Picks = set()
         self._recorder = AllocationRecorder()
         self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._arguments = _arguments(spec)
@@ -85,7 +87,7 @@ class FakeStep:
     def _traced(self) -> Iterator[None]:
         with warnings.catch_warnings(), movable_modules(), usual_masks():
             warnings.simplefilter("ignore")
-            with cuda_semantics(self._gpu), self._fake_mode, self._recorder:
+            with cuda_semantics(self._gpu, self.picks), self._fake_mode, self._recorder:
                 yield
 
     def _built_model(self) -> Any:

@@ -5,6 +5,6 @@ recommendation.py  recommend; workload.py has the time, price and energy of a us
 comparison.py      compare
 explanation.py     explain
 batch_size.py      batch_size
-prediction.py      predict
+prediction.py      predict for one GPU; cards.py for many
 dry_run.py         sweep --dry-run
 """

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import yaml
 
-from orchestrator.prediction.gpus import known_gpus, load_gpu
+from orchestrator.prediction.gpus import REPRESENTATIVES, known_cards, load_gpu
 from orchestrator.units import MIB
 
 
@@ -19,12 +19,14 @@ def test_load_gpu_calibration_file_replaces_its_constants(tmp_path):
         load_gpu("h200"),
         name="NVIDIA L4",
         multiprocessors=58,
+        flops_per_second={},
         source=str(file),
         assumed=calibrated.assumed,
     )
     assert "kernels_bytes" in calibrated.assumed
     assert "multiprocessors" not in calibrated.assumed
-    assert load_gpu("h200").is_measured
+    assert not calibrated.is_measured()
+    assert load_gpu("h200").is_measured(deepspeed=True)
     with pytest.raises(ValueError, match=r"valid choices: .*h200"):
         load_gpu("h2000")
 
@@ -38,6 +40,27 @@ def test_load_gpu_of_a_card_has_its_own_figures_and_the_h200s_constants():
     assert not {"capability", "total_bytes", "multiprocessors"} & {*t4.assumed}
 
 
-def test_every_card_can_be_loaded():
-    assert {"t4", "v100_16gb", "h200", "b200"} <= {*known_gpus()}
-    assert all(load_gpu(name).total_bytes > 10**10 for name in known_gpus())
+def test_h100_was_measured_without_deepspeed():
+    h100 = load_gpu("h100")
+    assert h100.is_measured()
+    assert not h100.is_measured(deepspeed=True)
+
+
+def test_every_card_has_rates_of_the_formats_that_it_has_tensor_cores_for():
+    cards = known_cards()
+    assert {"t4", "v100_16gb", "h200", "b200"} <= {card.name for card in cards}
+    for card in cards:
+        assert card.total_bytes > 10**10
+        assert card.bytes_per_second > 10**11
+        assert ("bf16" in card.flops_per_second) == (card.capability >= 8.0)
+        assert ("fp8" in card.flops_per_second) == (card.capability >= 8.9)
+        assert card.source
+
+
+@pytest.mark.parametrize(
+    ("name", "kernels"),
+    [("v100_16gb", "volta"), ("a100_40gb", "ampere"), ("rtx_5090", "consumer"), ("b200", "hopper")],
+)
+def test_cards_with_the_same_attention_kernels_have_a_representative(name, kernels):
+    assert load_gpu(name).kernels == kernels
+    assert load_gpu(REPRESENTATIVES[kernels]).kernels == kernels

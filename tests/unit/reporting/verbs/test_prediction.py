@@ -3,8 +3,12 @@
 from dataclasses import replace
 from importlib.metadata import version
 
+from orchestrator.analysis.card_prices import Cheapest
+from orchestrator.prediction.cards import CardFit, OnCards
+from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import Elsewhere, Figure, Prediction
-from orchestrator.reporting.verbs import prediction
+from orchestrator.reporting.verbs import cards, prediction
+from orchestrator.reporting.verbs.cards import cards_row, cards_table
 from orchestrator.reporting.verbs.prediction import row, table
 from orchestrator.units import GIB, MIB
 from tests.support.golden import assert_golden
@@ -44,6 +48,27 @@ def test_table_is_the_recorded_text(monkeypatch):
     monkeypatch.setattr(prediction, "installed_versions", lambda: {"transformers": "5.23.0"})
     text = table([KNOWN, UNKNOWN, REFUSED, RAGGED], ["micro_batch"])
     assert_golden("predictions.txt", text)
+
+
+def test_cards_table_names_the_smallest_and_the_cheapest_card_by_micro_batch(monkeypatch):
+    monkeypatch.setattr(cards, "installed_versions", lambda: {"transformers": "5.23.0"})
+    answers = [
+        OnCards(
+            prediction=own,
+            fits={
+                "t4": CardFit(fit=old, lacks="bf16 without tensor cores"),
+                "l4": CardFit(fit=new),
+            },
+        )
+        for own, old, new in ((KNOWN, "tight", "yes"), (UNKNOWN, "unknown", "unknown"))
+    ]
+    listed = [load_gpu("t4"), load_gpu("l4")]
+    cheapest = [Cheapest(card="l4", per_hour=0.8, per_run=None), None]
+    text = cards_table(answers, listed, ["micro_batch"], cheapest)
+    assert_golden("predicted_cards.txt", text)
+    values = cards_row(answers[0])
+    assert values["smallest_card"] == "l4"
+    assert values["cards"]["t4"]["fits"] == "tight"
 
 
 def test_row_has_figures_cards_and_versions_as_far_as_they_are_known():
