@@ -9,7 +9,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from jobs import self_process
@@ -23,12 +23,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Load:
-    matrix: int = 8192  # rows and columns n; a product is 2 n³ operations
+    sizes: tuple[int, ...] = (8192, 2048, 512)  # rows and columns n; a product is 2 n³ operations
+    tokens: int = 2048  # of each of 64 heads of attention, of 64 values
     copy_bytes: int = 2**30
     round_seconds: float = 0.2
 
 
-BRIEF = Load(round_seconds=0.02)
+BRIEF = Load(sizes=(8192,), round_seconds=0.02)
 """For screening GPUs before a sweep. It takes about a second once torch is imported."""
 
 
@@ -45,7 +46,12 @@ class Calibration:
     multiprocessors: int = 0
     threads_per_multiprocessor: int = 0
     capability: float = 0.0  # CUDA's compute capability, as 9.0
-    flops_per_second: dict[str, float]  # precision -> rate of a large square matrix product
+    flops_per_second: dict[str, float]  # precision -> rate of the largest square matrix product
+    flops_by_size: dict[str, dict[int, float]] = field(
+        default_factory=dict
+    )  # the same for each size n of n × n matrices
+    attention_flops_per_second: float = 0.0  # of scaled_dot_product_attention, forward, in 16 bits
+    launches_per_second: float = 0.0  # of a kernel without work
     copy_bytes_per_second: float  # bytes read and written by a copy within the device's memory
     clock_mhz: int = 0
     temperature_celsius: int = 0
@@ -97,14 +103,23 @@ def calibrate(load: Load) -> Calibration:
             "threads_per_multiprocessor": properties.max_threads_per_multi_processor,
             "capability": float(f"{properties.major}.{properties.minor}"),
         }
-    precisions = ("fp32", "tf32", "bf16") if uuid else ("fp32", "bf16")
-    flops = {precision: _product_rate(device, precision, load) for precision in precisions}
+    formats = _formats(constants.get("capability"))
+    flops = {
+        name: {size: _product_rate(device, name, size, load) for size in load.sizes}
+        for name in formats
+    }
+    attention_rate = _attention_rate(device, formats[-1], load)
+    tiny = torch.zeros(1, device=device)
+    launches = _per_second(lambda: tiny.add_(1.0), device, load)
     copy_rate = _copy_rate(device, load)
     # Read at the end, while the GPU is still warm and its clocks still high.
     constants |= _readings(uuid) if uuid else {}
     return Calibration(
         torch=torch.__version__,
-        flops_per_second=flops,
+        flops_per_second={name: rates[max(rates)] for name, rates in flops.items()},
+        flops_by_size=flops,
+        attention_flops_per_second=attention_rate,
+        launches_per_second=launches,
         copy_bytes_per_second=copy_rate,
         seconds=time.perf_counter() - begin,
         **constants,
@@ -127,21 +142,47 @@ def _readings(uuid: str) -> dict[str, Any]:
         }
 
 
-def _product_rate(device: torch.device, precision: str, load: Load) -> float:
+def _formats(capability: float | None) -> tuple[str, ...]:
+    """Number formats that the GPU has units for, the fastest last; None: a CPU."""
+    if capability is None:
+        return ("fp32", "bf16")
+    # CUDA C++ Programming Guide, compute capabilities.
+    return ("fp32", "fp16") if capability < 8.0 else ("fp32", "tf32", "fp16", "bf16")
+
+
+def _dtype(precision: str) -> torch.dtype:
+    import torch
+
+    return {"fp16": torch.float16, "bf16": torch.bfloat16}.get(precision, torch.float32)
+
+
+def _product_rate(device: torch.device, precision: str, size: int, load: Load) -> float:
     """Operations per second of an n × n matrix product."""
     import torch
 
-    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    dtype = _dtype(precision)
     # "high" lets cuBLAS round the factors to TF32, "highest" does not.
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    shape = (load.matrix, load.matrix)
+    shape = (size, size)
     # Random values: for zeros or ones a GPU draws less power than in training, and clocks higher.
     left = torch.randn(shape, dtype=dtype, device=device)
     right = torch.randn(shape, dtype=dtype, device=device)
     product = torch.empty(shape, dtype=dtype, device=device)
     # n² results of n multiplications and n additions each.
     rate = _per_second(lambda: torch.mm(left, right, out=product), device, load)
-    return 2 * load.matrix**3 * rate
+    return 2 * size**3 * rate
+
+
+def _attention_rate(device: torch.device, precision: str, load: Load) -> float:
+    """Operations per second of attention, forward: a product for the scores, one for the sums."""
+    import torch
+
+    batch, heads, width = 4, 16, 64
+    shape = (batch, heads, load.tokens, width)
+    query, key, value = (torch.randn(shape, dtype=_dtype(precision), device=device) for _ in "qkv")
+    attend = torch.nn.functional.scaled_dot_product_attention
+    rate = _per_second(lambda: attend(query, key, value), device, load)
+    return 2 * 2 * batch * heads * load.tokens**2 * width * rate
 
 
 def _copy_rate(device: torch.device, load: Load) -> float:
@@ -179,6 +220,8 @@ if __name__ == "__main__":
     os.dup2(2, 1)  # what libraries print must not mix with the reply
     work = BRIEF if "--brief" in sys.argv else Load()
     if not nvml.visible_uuids():
-        work = replace(work, matrix=1024, copy_bytes=2**26)  # a CPU is slower
+        # A CPU is slower.
+        sizes = (1024,) if work is BRIEF else (1024, 256)
+        work = replace(work, sizes=sizes, tokens=256, copy_bytes=2**26)
     replies.write(json.dumps(to_json(calibrate(work))) + "\n")
     replies.flush()

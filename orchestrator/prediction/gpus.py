@@ -92,8 +92,11 @@ def load_gpu(name: str) -> Gpu:
     if card := _read(_CARDS).get(name.lower()):
         return _completed(_constants(card), name.lower())
     if Path(name).is_file():
-        measured = {"source": name, **(yaml.safe_load(Path(name).read_text("utf-8")) or [{}])[0]}
-        return _completed(measured, str(measured.get("device", name)))
+        measured = (yaml.safe_load(Path(name).read_text(encoding="utf-8")) or [{}])[0]
+        if not measured.get("capability"):
+            raise ValueError(f"{name}: no GPU was measured")
+        bandwidth = {"bytes_per_second": measured.get("copy_bytes_per_second", 0.0)}
+        return _completed({"source": name, **bandwidth, **measured}, str(measured["device"]))
     choices = ", ".join(known_gpus())
     raise ValueError(f'no calibration for "{name}"; valid choices: {choices}, or a file')
 

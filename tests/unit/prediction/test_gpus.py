@@ -5,21 +5,35 @@ from dataclasses import replace
 import pytest
 import yaml
 
+from jobs.spec import to_json
 from orchestrator.prediction.gpus import REPRESENTATIVES, known_cards, load_gpu
 from orchestrator.units import MIB
+from tests.support.machines import calibration_of
 
 
 def test_load_gpu_calibration_file_replaces_its_constants(tmp_path):
     file = tmp_path / "gpus.yaml"
     file.write_text(
-        yaml.safe_dump([{"device": "NVIDIA L4", "multiprocessors": 58, "flops_per_second": {}}])
+        yaml.safe_dump(
+            [
+                {
+                    "device": "NVIDIA L4",
+                    "multiprocessors": 58,
+                    "capability": 8.9,
+                    "flops_per_second": {"bf16": 1e14},
+                    "copy_bytes_per_second": 2.5e11,
+                }
+            ]
+        )
     )
     calibrated = load_gpu(str(file))
     assert calibrated == replace(
         load_gpu("h200"),
         name="NVIDIA L4",
         multiprocessors=58,
-        flops_per_second={},
+        capability=8.9,
+        bytes_per_second=2.5e11,
+        flops_per_second={"bf16": 1e14},
         source=str(file),
         assumed=calibrated.assumed,
     )
@@ -29,6 +43,15 @@ def test_load_gpu_calibration_file_replaces_its_constants(tmp_path):
     assert load_gpu("h200").is_measured(deepspeed=True)
     with pytest.raises(ValueError, match=r"valid choices: .*h200"):
         load_gpu("h2000")
+
+
+def test_calibration_of_a_cpu_is_no_gpu(tmp_path):
+    file = tmp_path / "cpu.yaml"
+    file.write_text(yaml.safe_dump([to_json(calibration_of(0, 1e11, capability=0.0))]))
+    with pytest.raises(ValueError, match="no GPU was measured"):
+        load_gpu(str(file))
+    file.write_text(yaml.safe_dump([to_json(calibration_of(0, 1e14, capability=8.9))]))
+    assert load_gpu(str(file)).kernels == "consumer"
 
 
 def test_load_gpu_of_a_card_has_its_own_figures_and_the_h200s_constants():

@@ -77,10 +77,16 @@ def test_checks_raise_no_false_alarm(facts):
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="is about machines without a CUDA device")
 def test_calibrate_without_a_gpu_measures_the_cpu():
-    calibration = calibrate(Load(matrix=64, copy_bytes=2**16, round_seconds=0.001))
+    load = Load(sizes=(64, 32), tokens=16, copy_bytes=2**16, round_seconds=0.001)
+    calibration = calibrate(load)
     assert set(calibration.flops_per_second) == {"fp32", "bf16"}
     assert min(calibration.flops_per_second.values()) > 0
     assert calibration.copy_bytes_per_second > 0
+    assert calibration.attention_flops_per_second > 0
+    assert calibration.launches_per_second > 1000
+    for name, rates in calibration.flops_by_size.items():
+        assert set(rates) == {64, 32}
+        assert rates[64] == calibration.flops_per_second[name]
     assert calibration.device
 
 
