@@ -2,8 +2,9 @@
 
 The interval of a single trial (``samples_per_second_ci95``) shows how well the mean of its own
 steps is known. Another trial can differ by more, for example because its host launches kernels more
-slowly. How much more depends on what limits the speed. The figures below were fitted to
-configurations that were measured in several runs:
+slowly. How much more depends on what limits the speed. A trial of another run differs further by a
+factor that all rows of that run share, because its GPU and its host differ. The figures below were
+fitted to configurations that were measured in several runs:
 
     python -m tests.benchmarks.tables repeatability docs/results/2026-11-2*
 """
@@ -40,7 +41,10 @@ class Pace(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """The variation between trials of one configuration, without that between a trial's steps."""
+    """The variation between trials of one configuration, without that between a trial's steps.
+
+    Two levels: a trial's own part, and one that all rows of a run share.
+    """
 
     relative: float
     """Standard deviation of the part that grows with the step time, as a share of the step time."""
@@ -48,21 +52,20 @@ class Variation:
     """Standard deviation of the constant part, which comes from waiting for the host."""
     degrees_of_freedom: float
     """Of the Student's t distribution that was fitted to the trials."""
+    between_runs: float
+    """Standard deviation of the logarithm of the factor by which all rows of two runs differ."""
 
 
 BETWEEN_TRIALS: Mapping[Pace, Variation] = {
-    Pace.GPU: Variation(0.0023, 0.0024, 8.3),
-    Pace.LAUNCHES: Variation(0.0121, 0.0080, 4.5),
-    Pace.HOST: Variation(0.1884, 0.0017, 30.0),
-    Pace.CPU: Variation(CPU_ERROR, 0.0, 8.0),
+    Pace.GPU: Variation(0.0016, 0.0021, 7.0, 0.0069),
+    Pace.LAUNCHES: Variation(0.0140, 0.0066, 3.5, 0.0193),
+    Pace.HOST: Variation(0.1407, 0.0, 9.5, 0.1752),
+    Pace.CPU: Variation(CPU_ERROR, 0.0, 8.0, 0.0),
 }
 """Those of ``Pace.CPU`` are an assumption, because every recorded run had a GPU."""
-BETWEEN_RUNS = 0.0070
-"""Standard deviation of the logarithm of a factor that all GPU-bound rows of a run share, because
-GPUs of one model are not equally fast."""
-BETWEEN_TECHNIQUES = 0.0043
-"""The same of a further factor that the rows of one technique share, because other clocks slow some
-techniques more."""
+BETWEEN_TECHNIQUES = 0.0038
+"""Standard deviation of the logarithm of a further factor by which the GPU-bound rows of one
+technique differ between two runs, because other clocks slow some techniques more."""
 
 
 def pace_of(row: Row) -> Pace:
@@ -80,7 +83,15 @@ class SpeedError:
     """The uncertainty of the logarithm of a mean speed: if it is small, its relative error."""
 
     standard_error: float
+    """Beside other configurations of the same run."""
     degrees_of_freedom: float
+    between_runs: float = 0.0
+    """Standard deviation of what another run adds to the difference."""
+
+    @property
+    def variance(self) -> float:
+        """Of Student's t, whose tails are heavier than the normal distribution's of its scale."""
+        return self.standard_error**2 * self.degrees_of_freedom / (self.degrees_of_freedom - 2)
 
     @property
     def half_width95(self) -> float:
@@ -88,9 +99,14 @@ class SpeedError:
         quantile: float = student_quantile(0.975, self.degrees_of_freedom)
         return self.standard_error * quantile
 
+    def of_another_run(self) -> SpeedError:
+        """With what all rows of two runs share, where it is not known."""
+        return replace(self, standard_error=math.hypot(self.standard_error, self.between_runs))
+
     def of_another_trial(self, trials: int = 1) -> SpeedError:
-        """How far the speed of one more trial may be from the mean speed of ``trials`` trials."""
-        return replace(self, standard_error=self.standard_error * math.sqrt(1 + trials))
+        """How far one more trial, of another run, may be from the mean of ``trials`` trials."""
+        difference = self.standard_error * math.sqrt(1 + trials)
+        return replace(self, standard_error=difference).of_another_run()
 
 
 UNKNOWN_ERROR = SpeedError(math.inf, 1.0)
@@ -99,15 +115,22 @@ UNKNOWN_ERROR = SpeedError(math.inf, 1.0)
 
 def speed_error(repeats: Sequence[Row]) -> SpeedError:
     """The uncertainty of the mean speed of trials; infinite if one has no interval of its own."""
-    degrees = min(BETWEEN_TRIALS[pace_of(row)].degrees_of_freedom for row in repeats)
+    variations = [BETWEEN_TRIALS[pace_of(row)] for row in repeats]
     # The variance of a mean of n independent trials is the sum of their variances divided by n².
-    return SpeedError(math.sqrt(sum(map(_variance, repeats))) / len(repeats), degrees)
+    return SpeedError(
+        math.sqrt(sum(map(_variance, repeats))) / len(repeats),
+        min(variation.degrees_of_freedom for variation in variations),
+        max(variation.between_runs for variation in variations),
+    )
 
 
 def difference_error(before: SpeedError, after: SpeedError) -> SpeedError:
-    """The uncertainty of the logarithm of the ratio of two independent speeds."""
-    degrees = min(before.degrees_of_freedom, after.degrees_of_freedom)
-    return SpeedError(math.hypot(before.standard_error, after.standard_error), degrees)
+    """The uncertainty of the logarithm of the ratio of two independent speeds of one run."""
+    return SpeedError(
+        math.hypot(before.standard_error, after.standard_error),
+        min(before.degrees_of_freedom, after.degrees_of_freedom),
+        max(before.between_runs, after.between_runs),
+    )
 
 
 def _variance(row: Row) -> float:

@@ -20,7 +20,8 @@ SUBCOMMANDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
     "false_alarms": {
         **RUNS,
-        "--slower": {"type": float, "default": 0.03, "help": "planted regression"},
+        "--slower": {"type": float, "default": 0.03, "help": "planted in all rows"},
+        "--alone": {"type": float, "default": 0.05, "help": "planted in one row at a time"},
     },
     "paired": {"run": {"type": Path}, "other": {"type": Path}},
     "predictions": {

@@ -2,13 +2,14 @@
 
 Three tests are made on the GPU-bound rows: of all rows together, which shows a small change that no
 single row can show, of each technique against all other rows, and of each single configuration.
-Recorded repeats show by how much equal runs differ (``orchestrator.analysis.repeatability``). Each
-test has a false-alarm rate of 1 %, so two equal runs show a change in about 3 of 100 comparisons.
+Recorded repeats show by how much equal runs differ (``orchestrator.analysis.repeatability``): by
+what each trial varies, and by what all rows of a run share.
 """
 
 import math
 import statistics
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from statistics import NormalDist
 
 from jobs.steady_state import student_quantile
@@ -16,62 +17,84 @@ from orchestrator.analysis.comparison.changes import Change, Shift
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.repeatability import (
-    BETWEEN_RUNS,
     BETWEEN_TECHNIQUES,
+    BETWEEN_TRIALS,
+    Pace,
     SpeedError,
     difference_error,
 )
 
 Pair = tuple[Configuration, Configuration]
 """One configuration that ended ok in both runs, before and after."""
-FALSE_ALARM = 0.01
-"""Probability that two equal runs show a change, for each of the three tests."""
+FALSE_ALARM = 0.05 / 3
+"""Probability of a change between two equal runs, by each of the three tests: 1 in 20 by any."""
 MIN_ROWS = 5
 """The fewest rows that are judged together. With fewer, the normal approximation is too rough."""
 
 
-def smallest_visible(gpu_bound: Sequence[Pair], judged: int) -> float | None:
-    """``Comparison.smallest_visible``, if ``judged`` pairs are tested."""
+@dataclass(frozen=True, slots=True)
+class Deviation:
+    """By how much one configuration changed beside all that are limited by the same."""
+
+    pair: Pair
+    log_ratio: float
+    """Minus what all of them share. In the logarithm, a doubling is as far from 0 as a halving."""
+    error: SpeedError
+
+    def margin(self, risk: float) -> float:
+        """The deviation that two equal runs exceed with probability ``risk``."""
+        quantile: float = student_quantile(1 - risk / 2, self.error.degrees_of_freedom)
+        return quantile * self.error.standard_error
+
+
+def deviations(pairs: Sequence[Pair]) -> list[Deviation]:
+    """Those of pairs that are limited by the same. With few pairs, what they share is not known."""
+    errors = [_error(pair) for pair in pairs]
+    if len(pairs) >= MIN_ROWS:
+        # The median, because rows that changed must not move it.
+        shared = statistics.median(map(log_speed_ratio, pairs))
+    else:
+        shared = 0.0
+        errors = [error.of_another_run() for error in errors]
+    return [
+        Deviation(pair, log_speed_ratio(pair) - shared, error)
+        for pair, error in zip(pairs, errors, strict=True)
+    ]
+
+
+def smallest_visible(gpu_bound: Sequence[Deviation], judged: int) -> float | None:
+    """``Comparison.smallest_visible``, if ``judged`` configurations are tested."""
     # If a single row changes, the step-up procedure tests it at this level. It is Bonferroni's.
-    margins = [margin_of(pair, FALSE_ALARM / judged) for pair in gpu_bound]
+    margins = [each.margin(FALSE_ALARM / judged) for each in gpu_bound]
     return math.expm1(statistics.median(margins)) if margins else None
 
 
-def single_changes(before: Dataset, pairs: Sequence[Pair]) -> Iterator[Change]:
+def single_changes(before: Dataset, tested: Sequence[Deviation]) -> Iterator[Change]:
     """Configurations that changed, by the step-up procedure of Benjamini and Hochberg (1995)."""
-    changed = list(pairs)
+    changed = list(tested)
     risk = FALSE_ALARM
     while changed:
         # With k of n rows changed, a test at the level k/n keeps the expected share of false
         # alarms among the reported rows at FALSE_ALARM.
-        risk = FALSE_ALARM * len(changed) / len(pairs)
-        still = [each for each in pairs if abs(log_speed_ratio(each)) > margin_of(each, risk)]
+        risk = FALSE_ALARM * len(changed) / len(tested)
+        still = [each for each in tested if abs(each.log_ratio) > each.margin(risk)]
         if len(still) >= len(changed):
             break
         changed = still
-    for pair in changed:
-        old_speed, new_speed = (own.samples_per_second for own in pair)
+    for each in changed:
+        old_speed, new_speed = (own.samples_per_second for own in each.pair)
         yield Change(
-            kind="slower" if new_speed < old_speed else "faster",
-            label=before.label(pair[0].choices),
+            kind="slower" if each.log_ratio < 0 else "faster",
+            label=before.label(each.pair[0].choices),
             before=old_speed,
             after=new_speed,
             ratio=new_speed / old_speed,
-            margin=math.expm1(margin_of(pair, risk)),
+            margin=math.expm1(each.margin(risk)),
         )
 
 
-def margin_of(pair: Pair, risk: float) -> float:
-    """The change of a pair's log speed that two equal runs exceed with probability ``risk``."""
-    error = _error(pair)
-    # All rows of a run share a factor (``BETWEEN_RUNS``). It adds to each row's own difference.
-    scale = math.hypot(error.standard_error, BETWEEN_RUNS)
-    quantile: float = student_quantile(1 - risk / 2, error.degrees_of_freedom)
-    return quantile * scale
-
-
 def log_speed_ratio(pair: Pair) -> float:
-    """In the logarithm, a doubling and a halving are equally far from zero."""
+    """Of the later speed to the earlier one."""
     before, after = pair
     return math.log(after.samples_per_second / before.samples_per_second)
 
@@ -86,7 +109,8 @@ def common_shift(pairs: Sequence[Pair]) -> Shift | None:
     if len(pairs) < MIN_ROWS:
         return None
     mean, error = _weighted_mean(pairs)
-    return _shift(mean, math.hypot(error, BETWEEN_RUNS), FALSE_ALARM, len(pairs))
+    scale = math.hypot(error, BETWEEN_TRIALS[Pace.GPU].between_runs)
+    return _shift(mean, scale, FALSE_ALARM, len(pairs))
 
 
 def technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
@@ -113,7 +137,7 @@ def technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
 
 def _weighted_mean(pairs: Sequence[Pair]) -> tuple[float, float]:
     """Mean log speed ratio, weighted by the inverse variances, which makes its error smallest."""
-    weights = [_error(pair).standard_error ** -2 for pair in pairs]
+    weights = [_error(pair).variance**-1 for pair in pairs]
     ratios = [log_speed_ratio(pair) for pair in pairs]
     total = sum(weights)
     weighted = [weight * ratio for weight, ratio in zip(weights, ratios, strict=True)]

@@ -21,8 +21,10 @@ from orchestrator.analysis.comparison.changes import (
     SetupPart,
 )
 from orchestrator.analysis.comparison.speed import (
+    Deviation,
     Pair,
     common_shift,
+    deviations,
     single_changes,
     smallest_visible,
     technique_shifts,
@@ -62,9 +64,9 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
     differing = {difference.part for difference in set_up}
     by_pace = _by_pace(pairs)
     gpu_bound, other_hosts = by_pace[Pace.GPU], by_pace[Pace.LAUNCHES]
-    judged = gpu_bound
+    gpu_deviations = judged = deviations(gpu_bound)
     if different_hosts or "host" not in differing:
-        judged, other_hosts = [*gpu_bound, *other_hosts], []
+        judged, other_hosts = [*gpu_deviations, *deviations(other_hosts)], []
     changes = _changes(before, after, (earlier, later), judged, differing)
     return Comparison(
         matched=len(pairs),
@@ -76,7 +78,7 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
         changes=tuple(sorted(changes, key=_order)),
         shift=common_shift(gpu_bound),
         technique_shifts=tuple(technique_shifts(gpu_bound)),
-        smallest_visible=smallest_visible(gpu_bound, len(judged)),
+        smallest_visible=smallest_visible(gpu_deviations, len(judged)),
         only_before=len(earlier.keys() - later.keys()),
         only_after=len(later.keys() - earlier.keys()),
         differences=set_up,
@@ -87,10 +89,10 @@ def _changes(
     before: Dataset,
     after: Dataset,
     tried: tuple[Tried, Tried],
-    judged: Sequence[Pair],
+    judged: Sequence[Deviation],
     differing: Container[str],
 ) -> Iterator[Change]:
-    """Changes of every kind; those of speed among the pairs that are ``judged``."""
+    """Changes of every kind; those of speed among the configurations that are ``judged``."""
     earlier, later = tried
     pairs = list(_pairs(earlier, later))
     yield from single_changes(before, judged)
@@ -163,6 +165,11 @@ def _pairs(earlier: Tried, later: Tried) -> Iterator[Pair]:
         other = later.get(key)
         if isinstance(own, Configuration) and isinstance(other, Configuration):
             yield own, other
+
+
+def gpu_bound_pairs(before: Dataset, after: Dataset) -> Sequence[Pair]:
+    """The configurations of two runs whose speed the GPU limits in both."""
+    return _by_pace(_pairs(_tried(before), _tried(after)))[Pace.GPU]
 
 
 def _by_pace(pairs: Iterable[Pair]) -> dict[Pace, list[Pair]]:

@@ -1,8 +1,8 @@
 """Does ``compare`` call equal runs different, and does it find a planted regression?
 
-Every pair of runs with equal environment, model and data is compared, in both orders. Whatever
-differs in speed is a false alarm. Then the GPU-bound rows of the later run are made slower, and the
-comparison is asked again.
+Every pair of runs with equal environment, model and data is compared. Whatever differs in speed is
+a false alarm. Then all GPU-bound rows of the later run are made slower, and the comparison is asked
+again; and so for each such row alone.
 """
 
 import itertools
@@ -12,7 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from orchestrator.analysis.comparison.changes import Comparison
-from orchestrator.analysis.comparison.two_runs import VERSIONS, compare, differences
+from orchestrator.analysis.comparison.speed import Pair, deviations, single_changes
+from orchestrator.analysis.comparison.two_runs import (
+    VERSIONS,
+    compare,
+    differences,
+    gpu_bound_pairs,
+)
 from orchestrator.analysis.dataset import Dataset, build_dataset, load_dataset
 from orchestrator.analysis.repeatability import Pace, pace_of
 from orchestrator.storage.run_reader import read_run_folder
@@ -34,31 +40,40 @@ class Verdict:
     """Single changes of speed, shifts of techniques, and the shift of all rows."""
     found: bool
     """Whether the comparison fails over half of the planted regression."""
+    found_alone: int
+    """GPU-bound rows of which the other regression is reported when no other row has it."""
 
 
 def lines(options: Namespace) -> Iterator[str]:
     """One line a pair of runs, then both counts."""
-    verdicts = list(judge(folders_below(options.runs), options.slower))
+    verdicts = list(judge(folders_below(options.runs), options.slower, options.alone))
     for verdict in verdicts:
         first, second = verdict.names
         planted = "no GPU-bound rows"
         if verdict.gpu_bound >= MIN_ROWS:
-            planted = "found" if verdict.found else "missed"
+            planted = f"{'found' if verdict.found else 'missed'} in all, alone in "
+            planted += f"{verdict.found_alone} of {verdict.gpu_bound}"
         yield (
             f"{first} | {second}: {verdict.matched} configurations, {verdict.gpu_bound} GPU-bound, "
-            f"{verdict.alarms} false alarms, planted {options.slower:.0%}: {planted}"
+            f"{verdict.alarms} false alarms, planted: {planted}"
         )
-    alarmed = sum(verdict.alarms > 0 for verdict in verdicts)
     planted_in = [verdict for verdict in verdicts if verdict.gpu_bound >= MIN_ROWS]
+    for name, pairs in (("", verdicts), (" with GPU-bound rows", planted_in)):
+        alarmed = sum(verdict.alarms > 0 for verdict in pairs)
+        yield f"{alarmed} of {len(pairs)} pairs of runs{name} with a false alarm"
     found = sum(verdict.found for verdict in planted_in)
-    yield f"{alarmed} of {len(verdicts)} pairs of runs with a false alarm"
-    yield f"{found} of {len(planted_in)} planted regressions of GPU-bound rows found"
+    alone = sum(verdict.found_alone for verdict in planted_in)
+    rows = sum(verdict.gpu_bound for verdict in planted_in)
+    yield (
+        f"{options.slower:.0%} slower: found in {found} of {len(planted_in)} pairs of runs; "
+        f"one row {options.alone:.0%} slower: found in {alone} of {rows}"
+    )
 
 
-def judge(folders: Sequence[Path], slower: float) -> Iterator[Verdict]:
-    """A verdict for each ordered pair of comparable runs."""
+def judge(folders: Sequence[Path], slower: float, alone: float) -> Iterator[Verdict]:
+    """A verdict for each pair of comparable runs."""
     runs = [(folder, load_dataset(folder)) for folder in folders]
-    for (first, before), (second, after) in itertools.permutations(runs, 2):
+    for (first, before), (second, after) in itertools.combinations(runs, 2):
         if any(difference.part in VERSIONS for difference in differences(before, after)):
             continue
         comparison = compare(before, after)
@@ -71,7 +86,23 @@ def judge(folders: Sequence[Path], slower: float) -> Iterator[Verdict]:
             gpu_bound=comparison.shift.rows if comparison.shift else 0,
             alarms=alarms(comparison),
             found=planted.fails(slower / 2),
+            found_alone=found_alone(before, gpu_bound_pairs(before, after), alone),
         )
+
+
+def found_alone(before: Dataset, pairs: Sequence[Pair], slower: float) -> int:
+    """In how many of the pairs a change is reported if this one's later row is slower."""
+    found = 0
+    for number, (earlier, later) in enumerate(pairs):
+        speed = later.samples_per_second * (1 - slower)
+        planted = [*pairs]
+        planted[number] = (earlier, replace(later, samples_per_second=speed))
+        changes = single_changes(before, deviations(planted))
+        found += any(
+            change.kind == "slower" and change.label == before.label(earlier.choices)
+            for change in changes
+        )
+    return found
 
 
 def alarms(comparison: Comparison) -> int:

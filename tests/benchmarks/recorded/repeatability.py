@@ -1,10 +1,10 @@
 """How far a second trial of a configuration is from the first, by what sets the pace of its steps.
 
 Every pair of runs is compared configuration by configuration. Rows whose pace is not known are left
-out. The difference of two speeds is taken as Student's t with a scale of three parts: the trials'
-own intervals, a share of the step, and a time that does not grow with the step. The likeliest
-share, time and degrees of freedom are printed. Then follows what GPU-bound rows of two runs share:
-all of them, and those of one technique against the others.
+out. All rows of two runs share their median difference. How far a row is from it is taken as
+Student's t with a scale of three parts: the trials' own intervals, a share of the step, and a time
+that does not grow with the step. The likeliest share, time and degrees of freedom are printed, and
+how far the rows of two runs, and then those of one technique in them, are apart together.
 
 ``orchestrator.analysis.repeatability`` has the printed figures.
 """
@@ -14,7 +14,7 @@ import math
 from argparse import Namespace
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +35,8 @@ MIN_ROWS = 5
 """Fewer rows of two runs, or of one technique in them, are not averaged."""
 MOST_DEGREES = 30.0
 """The largest number of degrees of freedom that a fit gives: Student's t is nearly normal there."""
+FEWEST_DEGREES = 2.1
+"""With two or fewer, Student's t has no variance, so that means of rows could not be weighted."""
 PACES = list(Pace)
 
 
@@ -43,6 +45,7 @@ class Pair:
     """One configuration measured in two runs."""
 
     runs: tuple[str, str]
+    configuration: tuple[str, ...]
     pace: Pace
     choices: Mapping[str, Any]
     log_ratio: float
@@ -62,7 +65,7 @@ def pairs(runs: Sequence[tuple[str, Dataset]]) -> list[Pair]:
     found = []
     for (name, first), (other, second) in itertools.combinations(tables, 2):
         for key in sorted(first.keys() & second.keys()):
-            found.append(_pair((name, other), first[key], second[key], axes[name]))
+            found.append(_pair((name, other), key, first[key], second[key], axes[name]))
     return [pair for pair in found if pair is not None]
 
 
@@ -86,7 +89,11 @@ def is_pace_known(row: Row) -> bool:
 
 
 def _pair(
-    runs: tuple[str, str], first: Row, second: Row, columns: Mapping[str, str]
+    runs: tuple[str, str],
+    configuration: tuple[str, ...],
+    first: Row,
+    second: Row,
+    columns: Mapping[str, str],
 ) -> Pair | None:
     if not (_is_precise(first) and _is_precise(second)):
         return None
@@ -95,6 +102,7 @@ def _pair(
     steps = [row["effective_batch"] / row["samples_per_second"] for row in (first, second)]
     return Pair(
         runs=runs,
+        configuration=configuration,
         pace=max(paces, key=PACES.index),
         choices={axis: first.get(column) for axis, column in columns.items()},
         log_ratio=math.log(second["samples_per_second"] / first["samples_per_second"]),
@@ -109,43 +117,62 @@ def _is_precise(row: Row) -> bool:
 
 
 def report(found: Sequence[Pair]) -> Iterator[str]:
-    """The fit of each pace, and what GPU-bound rows of two runs share."""
+    """The fit of each pace, and what GPU-bound rows of a technique share."""
     for pace in Pace:
-        of_pace = [pair for pair in found if pair.pace is pace]
+        of_pace = _beside_others([pair for pair in found if pair.pace is pace])
         if len(of_pace) <= MIN_PAIRS:
             yield f"{pace}: {len(of_pace)} pairs: too few to fit"
             continue
         variation = fit(of_pace)
         yield f"{pace}: {len(of_pace)} pairs: {_described(variation, of_pace)}"
         if pace is Pace.GPU:
-            yield from shared_spread(of_pace, variation)
+            yield from shared_by_techniques(of_pace, variation)
+
+
+def _beside_others(found: Sequence[Pair]) -> list[Pair]:
+    """Those of two runs with enough of them to know what they share."""
+    return [pair for rows in _by_runs(found) if len(rows) >= MIN_ROWS for pair in rows]
 
 
 def fit(found: Sequence[Pair], near: Variation | None = None) -> Variation:
-    """The likeliest spread of single trials, given the differences of pairs.
+    """The likeliest spread of single trials beside what the rows of two runs share, and of that.
 
     ``near`` is where to look for it; None: everywhere.
     """
-    ratio = np.array([pair.log_ratio for pair in found])
+    by_runs = _by_runs(found)
+    ordered = [pair for rows in by_runs for pair in rows]
+    shared = [np.median([pair.log_ratio for pair in rows]) for rows in by_runs]
+    ratio = np.array([pair.log_ratio for pair in ordered])
+    ratio -= np.repeat(shared, [len(rows) for rows in by_runs])
+    weights = _weights(ordered)
 
     def cost(logs: np.ndarray) -> float:
         variation = _variation(logs)
-        spread = _scale(found, variation)
+        spread = _scale(ordered, variation)
         density = stats.t.logpdf(ratio / spread, variation.degrees_of_freedom) - np.log(spread)
-        return float(-density.sum())
+        return float(-(weights * density).sum())
 
     starts: Iterable[tuple[float, ...]] = itertools.product((0.003, 0.03), (0.0005, 0.005), (3, 20))
     if near is not None:
         starts = [(near.relative, near.seconds, near.degrees_of_freedom)]
     fits = [optimize.minimize(cost, np.log(start), method="Nelder-Mead") for start in starts]
-    best = min(fits, key=lambda fit: fit.fun)
-    return _variation(best.x)
+    within = _variation(min(fits, key=lambda fit: fit.fun).x)
+    return replace(within, between_runs=_beyond([_weighted_mean(rows, within) for rows in by_runs]))
+
+
+def _weights(found: Sequence[Pair]) -> np.ndarray:
+    """A configuration of k runs has k (k - 1) / 2 pairs, but k - 1 independent differences."""
+    runs = defaultdict(set)
+    for pair in found:
+        runs[pair.configuration].update(pair.runs)
+    return np.array([2 / len(runs[pair.configuration]) for pair in found])
 
 
 def _variation(logs: np.ndarray) -> Variation:
     """The fit works on logarithms, which keeps every figure positive."""
     relative, seconds, degrees = np.exp(np.clip(logs, -12, math.log(MOST_DEGREES)))
-    return Variation(float(relative), float(seconds), float(degrees))
+    degrees = max(degrees, FEWEST_DEGREES)
+    return Variation(float(relative), float(seconds), float(degrees), 0.0)
 
 
 def _scale(found: Sequence[Pair], variation: Variation) -> np.ndarray:
@@ -163,11 +190,12 @@ def _described(variation: Variation, found: Sequence[Pair]) -> str:
     for run in sorted(set().union(*map(_recordings, found))):
         of_run = [pair for pair in found if run in _recordings(pair)]
         others = [pair for pair in found if run not in _recordings(pair)]
-        if len(others) > MIN_PAIRS:
-            out_of_sample += _hits(of_run, fit(others, variation))
+        if len(_beside_others(others)) > MIN_PAIRS:
+            out_of_sample += _hits(of_run, fit(_beside_others(others), variation))
     return (
-        f"{variation.relative:.2%} of the step and {1e3 * variation.seconds:.1f} ms, "
-        f"{variation.degrees_of_freedom:.1f} degrees of freedom; the printed ± of one holds the "
+        f"{_weights(found).sum():.0f} independent, {variation.relative:.2%} of the step and {1e3 * variation.seconds:.1f} ms, "
+        f"{variation.degrees_of_freedom:.1f} degrees of freedom, two runs "
+        f"{variation.between_runs:.2%} apart; the printed ± of one holds the "
         f"other in {np.mean(_hits(found, variation)):.1%}, and in {np.mean(out_of_sample):.1%} "
         "if it is fitted without the run"
     )
@@ -190,23 +218,20 @@ def _hits(found: Sequence[Pair], variation: Variation) -> list[bool]:
     for pair in found:
         between = math.hypot(variation.relative, variation.seconds / pair.step_seconds)
         for own in pair.own_errors:
-            width = quantile * math.hypot(own, between) * math.sqrt(2)
+            difference = math.hypot(own, between) * math.sqrt(2)
+            width = quantile * math.hypot(difference, variation.between_runs)
             hits.append(abs(math.expm1(pair.log_ratio)) <= width)
     return hits
 
 
-def shared_spread(found: Sequence[Pair], variation: Variation) -> Iterator[str]:
-    """What the rows of two runs share beyond what their own spread explains."""
-    large = [rows for rows in _by_runs(found) if len(rows) >= MIN_ROWS]
-    of_all = [_weighted_mean(rows, variation) for rows in large]
-    if of_all:
-        yield f"{len(of_all)} pairs of runs: all their GPU-bound rows share {_beyond(of_all):.2%}"
+def shared_by_techniques(found: Sequence[Pair], variation: Variation) -> Iterator[str]:
+    """What the rows of one technique in two runs share beyond what their own spread explains."""
     of_techniques = []
-    for rows in large:
+    for rows in _by_runs(found):
         of_techniques += list(_technique_differences(rows, variation))
     if of_techniques:
         yield (
-            f"{len(of_techniques)} techniques in them, each against the other rows: "
+            f"{len(of_techniques)} techniques in pairs of runs, each against the other rows: "
             f"a technique's GPU-bound rows share {_beyond(of_techniques):.2%}"
         )
 
@@ -220,7 +245,8 @@ def _by_runs(found: Sequence[Pair]) -> list[list[Pair]]:
 
 def _weighted_mean(rows: Sequence[Pair], variation: Variation) -> tuple[float, float]:
     """Mean log ratio, weighted by inverse variances as ``compare`` does, and its standard error."""
-    weights = _scale(rows, variation) ** -2
+    degrees = variation.degrees_of_freedom
+    weights = (_scale(rows, variation) * math.sqrt(degrees / (degrees - 2))) ** -2
     ratios = np.array([pair.log_ratio for pair in rows])
     return float((weights * ratios).sum() / weights.sum()), float(weights.sum() ** -0.5)
 

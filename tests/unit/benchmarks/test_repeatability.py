@@ -10,7 +10,6 @@ import pytest
 
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.analysis.repeatability import (
-    BETWEEN_RUNS,
     BETWEEN_TECHNIQUES,
     BETWEEN_TRIALS,
     Pace,
@@ -40,15 +39,16 @@ def test_repeatability_in_code_is_what_the_command_prints():
     printed = list(repeatability.lines(options))
     for pace in (Pace.GPU, Pace.LAUNCHES, Pace.HOST):
         [line] = [line for line in printed if line.startswith(f"{pace}:")]
-        _, relative, seconds, degrees, *_ = printed_figures(line)
+        _, _, relative, seconds, degrees, between_runs, *_ = printed_figures(line)
         fitted = BETWEEN_TRIALS[pace]
         assert fitted.relative == pytest.approx(relative)
         assert fitted.seconds == pytest.approx(seconds)
         assert fitted.degrees_of_freedom == degrees
+        assert fitted.between_runs == pytest.approx(between_runs)
         # What the documentation says of ±: 95 of 100 cases, of runs that the fit has not seen.
-        assert printed_figures(line)[-2:] == pytest.approx([0.95, 0.95], abs=0.025)
-    shared = [printed_figures(line)[-1] for line in printed if "share " in line]
-    assert shared == pytest.approx([BETWEEN_RUNS, BETWEEN_TECHNIQUES])
+        assert printed_figures(line)[-2:] == pytest.approx([0.95, 0.95], abs=0.0135)
+    [shared] = [printed_figures(line)[-1] for line in printed if "share " in line]
+    assert shared == pytest.approx(BETWEEN_TECHNIQUES)
 
 
 def test_repeatability_leaves_out_rows_of_unknown_pace(tmp_path):
@@ -88,6 +88,7 @@ def invented(shift: Callable[[int, str], float]) -> list[Pair]:
             activations = ("keep", "checkpoint")[number % 2]
             pair = Pair(
                 runs=(f"{runs}", "other"),
+                configuration=(f"{runs}", f"{number}"),
                 pace=Pace.GPU,
                 choices={"activations": activations},
                 log_ratio=shared[activations] + chance.gauss(0, 0.002 * math.sqrt(2)),
@@ -108,8 +109,8 @@ def test_repeatability_prints_what_rows_and_techniques_share():
 
     found = invented(shift)
     variation = replace(BETWEEN_TRIALS[Pace.GPU], relative=0.002, seconds=0.0)
-    of_all, of_techniques = repeatability.shared_spread(found, variation)
-    assert printed_figures(of_all)[-1] == pytest.approx(0.01, rel=0.3)
+    assert repeatability.fit(found).between_runs == pytest.approx(0.01, rel=0.3)
+    [of_techniques] = repeatability.shared_by_techniques(found, variation)
     assert printed_figures(of_techniques)[-1] == pytest.approx(0.006, rel=0.3)
 
 
@@ -117,3 +118,10 @@ def test_repeatability_fit_finds_the_spread_of_single_trials():
     variation = repeatability.fit(invented(lambda runs, technique: 0.0))
     # All steps take a second, so that the two parts of the spread cannot be separated.
     assert math.hypot(variation.relative, variation.seconds) == pytest.approx(0.002, rel=0.1)
+
+
+def test_repeatability_counts_a_configuration_of_many_runs_by_its_independent_differences():
+    [pair, *_] = invented(lambda runs, technique: 0.0)
+    three = [replace(pair, runs=runs) for runs in (("a", "b"), ("b", "c"), ("a", "c"))]
+    two = replace(pair, configuration=("another",))
+    assert list(repeatability._weights([*three, two])) == pytest.approx([2 / 3] * 3 + [1])
