@@ -9,7 +9,7 @@ what each trial varies, and by what all rows of a run share.
 import math
 import statistics
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import NormalDist
 
 from jobs.steady_state import student_quantile
@@ -18,8 +18,6 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.repeatability import (
     BETWEEN_TECHNIQUES,
-    BETWEEN_TRIALS,
-    Pace,
     SpeedError,
     difference_error,
 )
@@ -34,11 +32,11 @@ MIN_ROWS = 5
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """By how much one configuration changed beside all that are limited by the same."""
+    """By how much one configuration changed, without what all rows of equal runs share."""
 
     pair: Pair
     log_ratio: float
-    """Minus what all of them share. In the logarithm, a doubling is as far from 0 as a halving."""
+    """In the logarithm, a doubling is as far from 0 as a halving."""
     error: SpeedError
 
     def margin(self, risk: float) -> float:
@@ -48,14 +46,22 @@ class Deviation:
 
 
 def deviations(pairs: Sequence[Pair]) -> list[Deviation]:
-    """Those of pairs that are limited by the same. With few pairs, what they share is not known."""
+    """Those of pairs that are limited by the same."""
     errors = [_error(pair) for pair in pairs]
-    if len(pairs) >= MIN_ROWS:
-        # The median, because rows that changed must not move it.
-        shared = statistics.median(map(log_speed_ratio, pairs))
-    else:
+    shift = common_shift(pairs)
+    if shift is None or shift.is_real:
+        # With few pairs, what they share by chance is not known. A real shift is part of a change.
         shared = 0.0
         errors = [error.of_another_run() for error in errors]
+    else:
+        # The median, because rows that changed must not move it. Its variance is pi/2 times that
+        # of the mean, if the rows are many and normal.
+        shared = statistics.median(map(log_speed_ratio, pairs))
+        _, mean_error = _weighted_mean(pairs)
+        own = math.sqrt(math.pi / 2) * mean_error
+        errors = [
+            replace(error, standard_error=math.hypot(error.standard_error, own)) for error in errors
+        ]
     return [
         Deviation(pair, log_speed_ratio(pair) - shared, error)
         for pair, error in zip(pairs, errors, strict=True)
@@ -105,11 +111,11 @@ def _error(pair: Pair) -> SpeedError:
 
 
 def common_shift(pairs: Sequence[Pair]) -> Shift | None:
-    """The mean change of all GPU-bound rows; None with fewer than ``MIN_ROWS``."""
+    """The mean change of rows that are limited by the same; None with fewer than ``MIN_ROWS``."""
     if len(pairs) < MIN_ROWS:
         return None
     mean, error = _weighted_mean(pairs)
-    scale = math.hypot(error, BETWEEN_TRIALS[Pace.GPU].between_runs)
+    scale = math.hypot(error, max(_error(pair).between_runs for pair in pairs))
     return _shift(mean, scale, FALSE_ALARM, len(pairs))
 
 
@@ -137,7 +143,7 @@ def technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
 
 def _weighted_mean(pairs: Sequence[Pair]) -> tuple[float, float]:
     """Mean log speed ratio, weighted by the inverse variances, which makes its error smallest."""
-    weights = [_error(pair).variance**-1 for pair in pairs]
+    weights = [_error(pair).variance ** -1 for pair in pairs]
     ratios = [log_speed_ratio(pair) for pair in pairs]
     total = sum(weights)
     weighted = [weight * ratio for weight, ratio in zip(weights, ratios, strict=True)]

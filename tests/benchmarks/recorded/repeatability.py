@@ -193,7 +193,8 @@ def _described(variation: Variation, found: Sequence[Pair]) -> str:
         if len(_beside_others(others)) > MIN_PAIRS:
             out_of_sample += _hits(of_run, fit(_beside_others(others), variation))
     return (
-        f"{_weights(found).sum():.0f} independent, {variation.relative:.2%} of the step and {1e3 * variation.seconds:.1f} ms, "
+        f"{_weights(found).sum():.0f} independent, {variation.relative:.2%} of the step and "
+        f"{1e3 * variation.seconds:.1f} ms, "
         f"{variation.degrees_of_freedom:.1f} degrees of freedom, two runs "
         f"{variation.between_runs:.2%} apart; the printed ± of one holds the "
         f"other in {np.mean(_hits(found, variation)):.1%}, and in {np.mean(out_of_sample):.1%} "
