@@ -130,6 +130,7 @@ def test_is_enough_of_the_host_after_some_steps(seconds, host_bound_share, is_en
     [
         # At the bounds.
         ({"host_bound_share": 0.5, "launch_bound_share": 0.1, "allocator_retries": 1}, None),
+        ({"new_shapes_share": 0.1}, None),
         ({"half_width": 0.02}, None),
         ({"half_width": 0.01, "relative_error": 0.001}, None),
         ({"half_width": 0.5, "relative_error": 0.0}, None),  # a fixed number of steps
@@ -142,6 +143,7 @@ def test_is_enough_of_the_host_after_some_steps(seconds, host_bound_share, is_en
         ({"host_bound_share": 0.9, "launch_bound_share": 0.3}, Flag(FlagKind.HOST_BOUND, 0.9)),
         ({"launch_bound_share": 0.101}, Flag(FlagKind.LAUNCH_BOUND, 0.101)),
         ({"allocator_retries": 2}, Flag(FlagKind.THRASHING, 2)),
+        ({"new_shapes_share": 0.101}, Flag(FlagKind.NEW_LENGTHS, 0.101)),
     ],
 )
 def test_flags_of_a_row_beyond_the_bounds(figures, flag):

@@ -120,6 +120,7 @@ def test_recommend_names_the_next_larger_memory_the_most_and_much_less():
 def test_constraints_refuse_what_is_no_count(options):
     with pytest.raises(ValueError, match="whole number above zero"):
         Constraints(**options)
+    assert Constraints(effective_batch=1)
 
 
 def test_objectives_need_what_they_are_computed_from():

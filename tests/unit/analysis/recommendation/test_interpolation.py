@@ -26,6 +26,9 @@ def test_recommend_without_any_way_to_the_batch_names_the_nearest():
     answer = recommend(single, Constraints(effective_batch=5))
     assert answer.best is None
     assert [(own.effective_batch, own.ratio) for own in answer.nearby] == [(4, None)]
+    # A batch is near if the one asked for is at most half as large again.
+    near = [recommend(single, Constraints(effective_batch=size)).nearby for size in (6, 7)]
+    assert [[own.effective_batch for own in found] for found in near] == [[4], []]
 
 
 def test_candidates_between_need_two_neighbours_that_train_correctly():

@@ -5,8 +5,10 @@ from dataclasses import replace
 import pytest
 
 from jobs.flags import Flag, FlagKind
+from jobs.record import Outcome
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.recommendation import Basis
+from orchestrator.analysis.follow_up_results import CapCheck
+from orchestrator.analysis.recommendation import Basis, Constraints, Rankings
 from orchestrator.analysis.recommendation.offers import candidates, key_of
 from tests.support.configurations import make_configuration
 from tests.support.recorded_runs import recorded
@@ -70,6 +72,18 @@ def test_candidates_take_the_figures_of_a_row_whose_loss_has_a_wrong_scale():
         assert (candidate.memory_bytes, candidate.configuration.samples_per_second) == (1100, 60.0)
         assert candidate.suspicion == Flag(FlagKind.ACCUMULATION_SUSPECT, 4.0)
     assert (exact.has_bounds, beyond.has_bounds) == (False, True)
+    # So does a cap under which it failed.
+    failed = replace(scaled, trial_ids=("scaled",))
+    check = CapCheck(
+        trial_id="check",
+        follows_trial="scaled",
+        budget_bytes=1200,
+        outcome=Outcome.OUT_OF_MEMORY,
+        memory_bytes=None,
+        samples_per_second=None,
+    )
+    ranking = Rankings([single, failed], checks=[check]).under(Constraints(effective_batch=16))
+    assert [step.least_bytes for step in ranking.ordered] == [1201]
     # Its figures are those of more accumulation, so they do not serve less of it.
     assert candidates([single, scaled], 8)[0].basis is Basis.LESS_ACCUMULATION
 

@@ -1,5 +1,6 @@
 """One decision everywhere, and never a training that is known to be wrong."""
 
+import itertools
 from collections.abc import Iterator
 
 import pytest
@@ -10,7 +11,13 @@ from jobs.flags import LOSS, has_any
 from jobs.record import Outcome
 from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison
 from orchestrator.analysis.objectives import OBJECTIVES
-from orchestrator.analysis.recommendation import Constraints, Offer, Rankings, Recommendation
+from orchestrator.analysis.recommendation import (
+    Constraints,
+    Offer,
+    Rankings,
+    Recommendation,
+    recommend,
+)
 from orchestrator.units import GIB
 from tests.support.configurations import make_configuration
 from tests.support.recorded_runs import RECORDED, recorded
@@ -90,6 +97,7 @@ def test_decision_steps_agree_with_the_pick_at_every_byte(configurations, checks
     rankings = Rankings(configurations, checks=checks, comparisons=comparisons)
     ranking = rankings.under(Constraints())
     steps = ranking.decision_steps()
+    assert all(one.candidate is not other.candidate for one, other in itertools.pairwise(steps))
     for budget in range(35):
         reached = [step.candidate for step in steps if step.least_bytes <= budget]
         assert ranking.pick(budget) is (reached[-1] if reached else None)
@@ -115,3 +123,13 @@ def test_ranking_by_another_objective_ignores_tie_breaks():
     by_price = Constraints(objective=OBJECTIVES["dollars_per_million"], price_per_hour=1.0)
     picks = [rankings.under(each).pick() for each in (Constraints(), by_price)]
     assert [own and own.configuration for own in picks] == [second, first]
+
+
+def test_recommendation_names_the_tie_breaks_of_its_best_alone():
+    rows = [make_configuration(1, 100.0 - n, trial_id=own) for n, own in enumerate("abc")]
+    pairs = [("b", "a"), ("c", "b"), ("b", "not ranked")]
+    played = [
+        PairedComparison(trial_id=one, reference_id=other, ratio=1.0, ci95=0.01, rounds=4)
+        for one, other in pairs
+    ]
+    assert recommend(Rankings(rows, comparisons=played), Constraints()).comparisons == (played[0],)
