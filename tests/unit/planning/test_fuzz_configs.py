@@ -1,8 +1,9 @@
-"""Six hundred broken configurations: each is refused in plain sentences, or planned whole."""
+"""Hostile values at drawn places of a configuration: each is refused in sentences, or planned."""
 
 import copy
 import functools
 import json
+import operator
 import random
 import re
 from collections.abc import Iterator
@@ -16,17 +17,11 @@ from jobs.spec import TrialSpec, from_json, to_json
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.plan import plan
 from orchestrator.reporting.verbs.dry_run import describe
-from tests.support.config_files import MODEL, SHIPPED, config_of
+from tests.support.config_files import MODEL, config_of
 
-ROOT = Path(__file__).parents[3]
-BROKEN = sorted((ROOT / "tests/golden/broken_configs").glob("*.yaml"))
 CANARY = "/tmp/fuzz_canary"
 ALIASES = (f"&x{n} [{', '.join([f'*x{n + 1}'] * 8)}]" for n in range(6, -1, -1))
 BOMB = f"[&x7 [1, 2, 3, 4, 5, 6, 7, 8], {', '.join(ALIASES)}]"
-HARMLESS = (
-    "0", "1", "2", "8", "0.5", "5e-5", "true", "no", "auto", "epoch", "16GiB", "5m", "bf16",
-    "[1, 2, 4]", "x",
-)  # fmt: skip
 HOSTILE = rf"""
 ~ | -1 | 0x1F | 1_000 | 12:30:45 | 1e400 | .nan | -.inf | '8' | "\0" | "\ud800" | [] | {{}}
 [[[[1]]]] | {{a: {{b: {{c: 1}}}}}} | [1, [2]] | 2026-01-01 | 2026-13-45 | 2026-01-01T10:00:00Z
@@ -39,6 +34,7 @@ HOSTILE = rf"""
 """
 HOSTILE = HOSTILE.strip().replace("\n", " | ").split(" | ")
 HOSTILE += [
+    BOMB,
     "",
     "1" + "0" * 400,
     "9" * 5000,
@@ -47,7 +43,6 @@ HOSTILE += [
     "[" * 500 + "]" * 500,
     "{a: " * 300,
 ]
-TORN = b"\t|\xff|\0|\xef\xbb\xbf|\xc3|\r\n|: |- |#|'|[|}|&a |*a|!!".split(b"|")
 HOLE = "H0LE"
 EVERY_KEY = b"""
 name: whole
@@ -80,76 +75,11 @@ output: somewhere
 
 
 def places(value: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Every key path of a parsed value but the top; an alias may lie inside its own anchor."""
-    keys = (
-        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
-    )
-    for key in keys if len(at) < 12 else ():
+    """Every key path of a parsed value but the top."""
+    items = {dict: dict.items, list: enumerate}.get(type(value))
+    for key, inner in items(value) if items else ():
         yield (*at, key)
-        yield from places(value[key], (*at, key))
-
-
-def with_value(text: bytes, chance: random.Random) -> bytes:
-    """The file with another value, another key or no key at some place, written anew."""
-    tree = copy.deepcopy(parsed(text))
-    for _ in range(chance.choice((1, 1, 1, 2, 4))):
-        found = list(places(tree))
-        if not found:
-            break
-        *at, last = chance.choice(found)
-        parent = tree
-        for key in at:
-            parent = parent[key]
-        match chance.randrange(8):
-            case 0:
-                del parent[last]
-            case 1 if isinstance(parent, dict):
-                parent[chance.choice((*parent, "axes", "<<", "", "8", "nmae", "\u200b"))] = (
-                    parent.pop(last)
-                )
-            case 2 if isinstance(parent[last], list):
-                parent[last] += chance.sample(parent[last], len(parent[last]) // 2)
-            case 3:
-                parent[last] = chance.choice(
-                    list(parent.values() if isinstance(parent, dict) else parent)
-                )
-            case _:
-                parent[last] = HOLE
-    written = yaml.safe_dump(tree, sort_keys=False, allow_unicode=True, width=10**6)
-    while HOLE in written:
-        kind = chance.choices((HARMLESS, HOSTILE, (BOMB,)), (60, 39, 1))[0]
-        written = written.replace(HOLE, chance.choice(kind), 1)
-    return written.encode(errors="surrogatepass")
-
-
-def with_bytes(text: bytes, chance: random.Random) -> bytes:
-    """The file cut, torn, doubled or sprinkled with what does not belong."""
-    for _ in range(chance.choice((1, 1, 2, 5))):
-        start = chance.randrange(len(text) + 1)
-        end = start + chance.choice((0, 0, 10, 40, len(text)))
-        text = text[:start] + chance.choice((b"", text[start:end] * 2, *TORN)) + text[end:]
-    return text
-
-
-@functools.cache
-def parsed(text: bytes) -> Any:
-    """A file's content; None where there is none to change."""
-    try:
-        tree = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError):
-        return None
-    return tree if isinstance(tree, dict) else None
-
-
-def mutant(seed: int) -> bytes:
-    """The configuration of this number, always the same."""
-    chance = random.Random(seed)
-    shipped = chance.choice(SHIPPED).read_bytes()
-    broken = chance.choice(BROKEN).read_bytes()
-    text = chance.choices((EVERY_KEY, shipped, broken), (6, 3, 1))[0]
-    if parsed(text) and chance.random() < 0.8:
-        return with_value(text, chance)
-    return with_bytes(text, chance)
+        yield from places(inner, (*at, key))
 
 
 def check_sentences(refusal: ConfigError) -> None:
@@ -180,18 +110,18 @@ def judge(path: Path, *, trust: bool) -> str:
     return "planned"
 
 
-@pytest.mark.parametrize("block", range(6))
-def test_mutants_are_refused_in_sentences_or_planned_whole(block, tmp_path):
+@pytest.mark.parametrize("number", range(len(HOSTILE)))
+def test_hostile_value_is_refused_in_sentences_or_planned_whole(number, tmp_path):
     path = tmp_path / "sweep.yaml"
-    results = []
-    for seed in range(100 * block, 100 * block + 100):
-        path.write_bytes(mutant(seed))
-        try:
-            results.append(judge(path, trust=bool(seed % 2)))
-        except Exception as error:
-            raise AssertionError(f"seed {seed} (mutant({seed}) is the file): {error!r}") from error
+    whole = yaml.safe_load(EVERY_KEY)
+    chance = random.Random(number)
+    for *parents, last in chance.sample(list(places(whole)), 5):
+        tree = copy.deepcopy(whole)
+        functools.reduce(operator.getitem, parents, tree)[last] = HOLE
+        text = yaml.safe_dump(tree).replace(HOLE, HOSTILE[number])
+        path.write_bytes(text.encode(errors="surrogatepass"))
+        judge(path, trust=chance.random() < 0.5)
     assert not Path(CANARY).exists()
-    assert min(results.count("refused"), results.count("planned")) >= 5, "too few of one kind"
 
 
 def test_path_without_a_readable_file_is_refused(tmp_path):
@@ -216,13 +146,18 @@ def test_path_without_a_readable_file_is_refused(tmp_path):
         ("repeats: " + "9" * 5000, '99…" is no int'),
         ("name: 0x" + "f" * 5000, "name: is beyond the integers of 64 bits"),
         ('name: "\\0"', "name: holds what is not a character"),
+        ("name: \7", "not valid YAML: unacceptable character #x0007"),
+        (
+            "axes: {precision: [bf16]}\ndeepspeed: {bf16: {enabled: true}}",
+            'deepspeed.bf16.enabled: must be auto: the axis "precision" decides it',
+        ),
         (
             "axes: {micro_batch: [1, 2], weight_decay: [0.0, 0.1]}\nmeasure: {repeats: 999999999}",
             "plans 3,999,999,996 trials",
         ),
     ],
 )
-def test_value_that_would_exhaust_the_reader_is_refused(text, said, tmp_path):
+def test_value_that_the_reader_cannot_take_is_refused(text, said, tmp_path):
     with pytest.raises(ConfigError, match=re.escape(said)):
         config_of(tmp_path, MODEL + text)
 

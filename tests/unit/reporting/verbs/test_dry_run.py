@@ -18,8 +18,17 @@ def config(tmp_path: Path) -> SweepConfig:
     return config_of(tmp_path, axes=axes, budgets=["16GiB"])
 
 
-def test_describe_is_the_recorded_text(config):
-    assert_golden("description.txt", without_ids(describe(plan(config), config)))
+def test_describe_is_the_recorded_text(config, tmp_path):
+    other = config_of(
+        tmp_path,
+        axes={"weight_decay": [number / 100 for number in range(15)]},
+        data={"synthetic": {"lengths": {"mean": 100}}},
+        measure={"repeats": 2, "steps": "epoch"},
+        follow_up={"profile": "none"},
+        loggers=["tensorboard"],
+    )
+    texts = [describe(plan(own), own) for own in (config, other)]
+    assert_golden("description.txt", without_ids("\n\n".join(texts)))
 
 
 def test_to_json_has_every_trial_with_its_label(config):
