@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from jobs import self_process
 from jobs.isolation.build_ops import remove_abandoned_locks
 from jobs.record import Outcome, TrialRecord
-from jobs.spec import Choice, ModelSpec, Task, TrialSpec
+from jobs.spec import ModelSpec, Task, TrialSpec
 from tests.conftest import TINY_BERT, build_tiny_spec
 from tests.integration.conftest import Run
 
@@ -62,50 +63,12 @@ def test_default_is_plain_fp32_training(plain):
     assert "compiled_graphs" not in row
 
 
-EFFECTIVE: list[tuple[dict[str, Choice], dict[str, Any]]] = [
-    (
-        {"precision": "bf16"},
-        {"matmul_dtype": "bfloat16", "autocast": "bf16", "parameter_dtypes": "float32"},
-    ),
-    ({"precision": "bf16_weights"}, {"matmul_dtype": "bfloat16", "parameter_dtypes": "bfloat16"}),
-    ({"optimizer": "adafactor"}, {"optimizer_class": "transformers.Adafactor"}),
-    ({"optimizer": "sgd"}, {"optimizer_class": "torch.SGD", "optimizer_state_bytes": 0}),
-    ({"optimizer": "muon"}, {"optimizer_class": "jobs.MuonWithAdamW"}),
-    (
-        {"optimizer": "adamw_foreach"},
-        {"optimizer_class": "torch.AdamW", "optimizer_implementation": "foreach"},
-    ),
-    ({"attention": "eager"}, {"attention_kernel": "softmax"}),
-    ({"attention": "sdpa"}, {"attention_kernel": "flash (cpu)"}),
-    ({"attention": "unmasked"}, {"attention_kernel": "flash (cpu)"}),
-    ({"activations": "checkpoint_reentrant"}, {"checkpointed_layers": 3}),
-    (
-        {"base": "bnb_4bit", "adapter": "lora(r=4,use_dora=true)", "precision": "bf16"},
-        # In 16 bits are DoRA's magnitudes alone, one for each of 480 output features.
-        {"base_quantized_share": 1.0, "weights_16bit_bytes": 960, "flags": []},
-    ),
-    (
-        {"base": "16bit", "adapter": "vera", "precision": "bf16", "loop": "accelerate"},
-        {"parameter_dtypes": "bfloat16, float32"},
-    ),
-    ({"loop": "trainer_async"}, {"optimizer_class": "torch.AdamW"}),
-    ({"loop": "accelerate"}, {"optimizer_class": "torch.AdamW", "autocast": "off"}),
-    (
-        {
-            "loop": "accelerate",
-            "precision": "bf16",
-            "optimizer": "adafactor",
-            "activations": "checkpoint",
-        },
-        {"autocast": "bf16", "optimizer_class": "transformers.Adafactor", "checkpointed_layers": 3},
-    ),
-]
+EFFECTIVE = (ROOT / "tests/golden/effective.txt").read_text().splitlines()[2:]
 
 
-@pytest.mark.parametrize(
-    ("choices", "effective"), EFFECTIVE, ids=lambda value: "-".join(map(str, value.values()))
-)
-def test_technique_is_in_effect(choices, effective, run):
+@pytest.mark.parametrize("case", EFFECTIVE)
+def test_technique_is_in_effect(case, run):
+    choices, effective = map(yaml.safe_load, case.split(" -> "))
     record = run(with_model(build_tiny_spec(choices), **NO_DROPOUT))
     assert {name: record.measurements[name] for name in effective} == effective
 

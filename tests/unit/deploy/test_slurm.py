@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.support.commands import ROOT, ran
 from tests.support.golden import assert_golden
@@ -60,24 +61,9 @@ def test_slurm_job_ends_with_the_sweeps_status(status, tmp_path):
     assert _submit(tmp_path, python=f"exit {status}").returncode == status
 
 
-FAILURES: Mapping[str, tuple[Mapping[str, str], str]] = {
-    "nodes are unknown": ({"scontrol": "exit 1"}, "scontrol cannot name the job's nodes"),
-    "no node": ({"scontrol": "exit 0"}, "scontrol names no node of this job"),
-    "name is not resolved": ({"getent": "exit 2"}, "the first node, node-1, has no IPv4 address"),
-    "no address": ({"getent": "exit 0"}, "the first node, node-1, has no IPv4 address"),
-    "no token": ({"od": "exit 1"}, "cannot write the token"),
-    "half a token": ({"od": "echo abc"}, "the token in"),
-    "srun fails": ({"srun": "exit 1"}, "the sweep did not run to its end"),
-    "srun runs nothing": ({"srun": "exit 0"}, "the sweep did not run to its end"),
-    # As ray symmetric-run ends when `ray start` fails.
-    "Ray does not start": ({"ray": "echo Failed to start Ray >&2"}, "the sweep did not run"),
-    "Ray is missing": ({"ray": "exit 127"}, "the sweep did not run to its end"),
-    "sweep is killed": ({"ray": "kill -9 $$"}, "the sweep did not run to its end"),
-    "srun fails after the sweep": (
-        {"srun": 'shift 2; "$@"; exit 7'},
-        "the sweep ended well, but srun with status 7",
-    ),
-}
+FAILURES: Mapping[str, tuple[Mapping[str, str], str]] = yaml.safe_load(
+    (ROOT / "tests/golden/slurm_failures.yaml").read_text()
+)
 
 
 @pytest.mark.parametrize("case", FAILURES)
