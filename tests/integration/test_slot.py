@@ -105,15 +105,6 @@ def test_slot_runs_each_trial_in_a_process_of_its_own(slot, ok_before, good, tmp
         assert_unharmed(record, ok_before)
 
 
-def test_slot_returns_a_whole_record(slot, ok_before, good):
-    assert slot.hello["unclean"] == ""
-    assert ok_before.spec == good
-    assert (ok_before.reason, ok_before.rule, ok_before.phase) == ("", "", "")
-    assert ok_before.measurements["steps_counted"] == good.measure.steps
-    assert {len(series) for series in ok_before.steps.values()} == {4}
-    assert ok_before.environment == slot.hello["environment"]
-
-
 @pytest.mark.parametrize(
     ("fault", "outcome", "reason"),
     [
@@ -192,11 +183,6 @@ def test_fresh_process_measures_what_a_forked_one_does(slot, ok_before):
     record = slot.run(build_tiny_spec(isolation="fresh"), TIMEOUT)
     assert record.provenance.isolation == "fresh"
     assert_unharmed(record, ok_before)
-
-
-def test_fresh_process_that_is_killed_is_classified(slot):
-    record = slot.run(with_fault(build_tiny_spec(isolation="fresh"), "kill"), TIMEOUT)
-    assert (record.outcome, record.phase) == (Outcome.CRASHED, "model")
 
 
 # A parent that ends; tests/unit/jobs/isolation/test_slot.py has more of them.

@@ -6,19 +6,14 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.node.environment import describe
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator import sweep
-from orchestrator.api import load
-from orchestrator.planning.config import load_config
-from orchestrator.planning.plan import plan
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, run_trials
 from orchestrator.running.session import Session
@@ -228,24 +223,6 @@ def test_killed_driver_is_resumed(tmp_path):
     for name in FILES:
         assert (folder / name).stat().st_size > 0
         assert name == "run.json" or str(folder / name) in resumed.stdout
-
-
-@pytest.mark.usefixtures("ray_session")
-def test_rows_of_an_earlier_plan_move_aside_and_are_counted(tmp_path, monkeypatch, capsys):
-    monkeypatch.setitem(run_trials.__kwdefaults__, "trainable", LightSlotTrainable)
-    folder = tmp_path / "run"
-    optimizer = "optimizer: [sgd]"
-    trials = plan(load_config(config_of(tmp_path, [1, 2], axis=optimizer)), has_gpu=False).trials
-    measured = make_record(environment=describe(), gpu=False)
-    write_run(folder, [replace(measured, spec=trial) for trial in trials])
-    before = {path.name: path.read_bytes() for path in folder.glob("records/*.json")}
-    longer = config_of(tmp_path, [1], axis=optimizer, steps=3)
-    assert run_sweep(longer, folder, "--resume") == 0
-    assert "2 earlier records of another plan: moved to" in capsys.readouterr().out
-    (aside,) = (folder / "superseded").iterdir()
-    assert {path.name: path.read_bytes() for path in aside.glob("records/*.json")} == before
-    assert len(load(aside).configurations) == 2, "it is a run of its own"
-    assert "2 earlier records" in (folder / "report.md").read_text()
 
 
 @pytest.mark.usefixtures("ray_session")

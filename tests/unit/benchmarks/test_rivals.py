@@ -56,10 +56,3 @@ def test_rival_begins_with_what_the_recorded_effects_expect_to_be_fastest(name):
         ("inductor_regional", 16),
         ("inductor_regional", 8),
     ]
-
-
-@pytest.mark.parametrize("name", RIVALS)
-def test_rival_with_equal_seeds_asks_for_equal_trials(name):
-    grid = small_grid()
-    runs = [replay(rivals(grid, 8, 3)[name], grid.table, seconds=6.0).asked for _ in range(2)]
-    assert runs[0] == runs[1]

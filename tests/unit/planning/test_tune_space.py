@@ -171,20 +171,6 @@ def test_tune_space_names_a_value_without_room_apart_from_one_that_does_not_go()
     assert DOES_NOT_GO in found.not_tried["base"]["16bit"]
 
 
-@pytest.mark.parametrize("compiler", ["inductor_regional", "inductor_regional_tuned"])
-def test_tune_space_combines_a_compiled_model_with_loop_loader_and_loss(compiler):
-    wanted = {"compile": compiler, "activations": "budget_0.8", "loss": "chunked"}
-    trials = whole_space(TEXT + "training_arguments: {bf16: true}\n").plan.trials
-    with_loop = {**wanted, "loop": "trainer_async"}
-    assert any(with_loop.items() <= own.choices.items() for own in trials)
-    # The default precision is fp32, so bf16 is a change, too.
-    in_bf16 = {**wanted, "precision": "bf16"}
-    assert any(in_bf16.items() <= own.choices.items() for own in whole_space().plan.trials)
-    vision = "model: {task: image-classification, architecture: vit}\n"
-    compiled = {"compile": compiler, "dataloader": "workers_4"}
-    assert any(compiled.items() <= own.choices.items() for own in whole_space(vision).plan.trials)
-
-
 def test_tune_space_changes_at_most_one_axis_beside_a_rare_technique():
     trials = whole_space().plan.trials
     own = trials[0].choices

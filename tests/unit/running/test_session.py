@@ -126,15 +126,6 @@ def test_interrupted_session_lets_running_trials_finish(sweep):
     assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}
 
 
-@pytest.mark.parametrize("reason", CloseReason)
-def test_close_reason_is_the_rule_and_a_sentence(reason, sweep):
-    sweep.session.close(reason)
-    sweep.session.write_missing_records()
-    record = sweep.folder.records()[TRIALS[0].trial_id]
-    assert (record.rule, record.reason) == (reason.value, reason.sentence)
-    assert record.reason.endswith("before this trial could start")
-
-
 REPEATED_BY_A_SECOND_RUN = {Outcome.CRASHED, Outcome.FAILED, Outcome.TIMED_OUT}
 REPEATED_BY_A_SECOND_RUN |= {Outcome.HOST_OUT_OF_MEMORY}
 

@@ -9,7 +9,6 @@ import pytest
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import DataSpec, ModelSpec, RowLengthDistribution, SyntheticData, TrialSpec
 from jobs.techniques import AXES
-from jobs.trial.run import run
 from tests.conftest import build_tiny_spec
 from tests.support.json_rows import file_of
 from tests.support.one_trial import measured
@@ -102,23 +101,8 @@ def test_run_on_ragged_rows_peaks_on_the_longest_together(tmp_path, choices):
     assert len(record.steps["step_seconds"]) == len(record.steps["loss"]) == 7
 
 
-def test_run_on_equally_long_rows_has_no_further_step(tmp_path):
-    phases = []
-    record = run(spec_of(tmp_path, [SHORT] * 100), phases.append, scratch=tmp_path)
-    assert record.outcome is Outcome.OK
-    assert "worst_batch" not in phases
-    assert not {"typical_peak_allocated_bytes", "padding_share"} & record.measurements.keys()
-
-
 def test_run_that_fails_on_the_longest_rows_says_so(tmp_path):
     lengths = [SHORT] * 5000 + [LONG + 1]  # the model has as many positions as a long row has
     record = measured(spec_of(tmp_path, lengths), tmp_path, Outcome.FAILED)
     assert record.phase == "worst_batch"
     assert record.reason.startswith("with the longest rows of the data in one batch: ")
-
-
-def test_run_on_names_of_classes_has_an_output_for_each(tmp_path):
-    rows = [{"input_ids": [7] * SHORT, "labels": name} for name in ("pos", "neg", "neutral")] * 8
-    spec = replace(build_tiny_spec(inspect=False), data=DataSpec(file=file_of(rows, tmp_path)))
-    # Random weights are about as sure of each of three classes: ln 3 = 1.10, and ln 2 = 0.69.
-    assert measured(spec, tmp_path).steps["loss"][0] == pytest.approx(1.10, abs=0.2)

@@ -3,8 +3,6 @@
 import random
 import statistics
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -47,24 +45,15 @@ FEW = settings(deadline=None, max_examples=5)
 """Each example is a whole search."""
 
 
-def run(table: Table, **options: Any) -> tuple[FrontierSearch, list[str]]:
+def run(table: Table) -> tuple[FrontierSearch, list[str]]:
     """The search at its end, and the trials that it asked for."""
-    search = FrontierSearch([record.spec for record in table.values()], **options)
+    search = FrontierSearch([record.spec for record in table.values()])
     asked: list[str] = []
     while (trial := search.ask()) is not None:
         asked.append(trial.trial_id)
         search.tell(table[trial.trial_id])
     assert search.exhausted
     return search, asked
-
-
-SMALL = simulated(micro_batches=(1, 4, 16, 64))
-
-
-@cache
-def searched(**options: Any) -> tuple[FrontierSearch, list[str]]:
-    """The search at its end on the simulated grid, and the trials that it asked for."""
-    return run(SMALL, **options)
 
 
 def batches(*sizes: int, repeats: int = 1) -> list[TrialSpec]:
@@ -81,19 +70,6 @@ def affine_record(spec: TrialSpec) -> TrialRecord:
 
 def test_search_with_eight_slots_recalls_as_much():
     assert replay(FrontierSearch, recorded(), at_once=8).recall >= 0.95
-
-
-def test_search_that_is_asked_ahead_measures_the_same_trials():
-    search = FrontierSearch([record.spec for record in SMALL.values()], audit_fraction=0.0)
-    ran, ahead = [], search.ask()
-    while ahead is not None:
-        started, ahead = search.reconsider(ahead), None
-        if started is not None:
-            ran.append(started.trial_id)
-            ahead = search.ask()
-            search.tell(SMALL[started.trial_id])
-        ahead = ahead or search.ask()
-    assert ran == searched(audit_fraction=0.0)[1]
 
 
 @FEW
@@ -115,32 +91,6 @@ def test_search_finds_nearly_the_whole_height_of_drawn_grids():
         if any(record.outcome is Outcome.OK for record in table.values()):
             heights.append(height(table, run(table)[1]))
     assert statistics.fmean(heights) >= 0.99
-
-
-def test_search_uses_predicted_memory_that_comes_late():
-    table = simulated()
-    memory = {own: record.measurements["device_peak_bytes"] for own, record in table.items()}
-    predicted: dict[str, float] = {}
-    search = FrontierSearch(
-        [record.spec for record in table.values()], predicted_bytes=predicted, audit_fraction=0.0
-    )
-    asked = []
-    while (trial := search.ask()) is not None:
-        asked.append(trial.trial_id)
-        search.tell(table[trial.trial_id])
-        predicted.update(memory)
-    assert height(table, asked) >= 0.98
-    assert len(asked) < len(table) / 3
-
-
-def test_audits_are_drawn_by_the_seed_and_know_their_errors():
-    search, asked = searched()
-    audited = {audit.trial_id for audit in search.audits}
-    assert search.summary()["audit"]["audited"] == len(search.audits) >= 2
-    assert audited <= set(asked)
-    assert not any(audit.contradicts for audit in search.audits)
-    assert all(audit.memory_error is not None for audit in search.audits)
-    assert {audit.trial_id for audit in searched(seed=1)[0].audits} != audited
 
 
 def test_audit_that_contradicts_makes_the_search_decide_anew():

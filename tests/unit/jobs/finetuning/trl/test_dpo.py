@@ -1,6 +1,8 @@
-"""Whole trials with TRL's DPOTrainer on the CPU, beside a bare DPOTrainer on the same rows."""
+"""Whole trials with TRL's DPOTrainer on the CPU; the rows are those that it prepares itself.
 
-import copy
+tests/integration/test_export_trl.py compares their losses with those of a script on its own.
+"""
+
 import warnings
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +14,7 @@ import torch
 
 from jobs.finetuning.trl.dpo_rows import prepared_pairs
 from jobs.finetuning.trl.parameters import plain_defaults
-from jobs.finetuning.trl.raw_rows import RawRows, pairs_of_file, random_pairs
+from jobs.finetuning.trl.raw_rows import RawRows, pairs_of_file
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, SyntheticData, TrialSpec
 from jobs.trial.data.row_lengths import PairLengths
@@ -56,7 +58,7 @@ def _spec(case: str) -> TrialSpec:
         training_arguments=FAST,
         evaluate_and_save=True,
         profile=case == "padded",
-        # A whole epoch has the bare trainer's order of rows of unequal length.
+        # A whole epoch has all of the unequal rows.
         steps=None if rows is RAGGED else 3,
     )
     return replace(spec, model=MODEL, data=DataSpec(synthetic=rows))
@@ -67,57 +69,6 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
     """One trial of each case: name -> its record."""
     folder = tmp_path_factory.mktemp("scratch")
     return {case: measured(_spec(case), folder) for case in CASES}
-
-
-def _bare_losses(case: str, folder: Path) -> list[float]:
-    """The losses of a DPOTrainer that knows nothing of this project.
-
-    Only its rows are given as token ids, as the trial drew them.
-    """
-    import transformers
-
-    rows, choices = CASES[case]
-    accumulation = int(choices.get("accumulation", 1))
-    config = architecture_config(MODEL)
-    samples = 5 * 4 * accumulation
-    pairs = random_pairs(rows, config, samples=samples, seed=42)
-    transformers.set_seed(42)
-    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float32)
-    settings = {"loss_type": "ipo", "beta": 0.5} if case == "ipo" else {}
-    arguments = trl.DPOConfig(
-        **{**plain_defaults(trl.DPOConfig), **FAST, **settings},
-        output_dir=str(folder),
-        use_cpu=True,
-        max_length=None,
-        max_steps=5,
-        per_device_train_batch_size=4,
-        gradient_accumulation_steps=accumulation,
-        pad_to_multiple_of=pairs.width,
-        report_to="none",
-        disable_tqdm=True,
-        logging_nan_inf_filter=False,
-    )
-    losses = []
-
-    class Bare(trl.DPOTrainer):
-        def _prepare_dataset(self, dataset: Any, *_: Any) -> Any:
-            return dataset
-
-        def training_step(self, *args: Any, **kwargs: Any) -> Any:
-            loss = super().training_step(*args, **kwargs)
-            losses.append(float(loss))
-            return loss
-
-    reference = copy.deepcopy(model)
-    Bare(model, reference, arguments, None, pairs.dataset, processing_class=pairs.tokenizer).train()
-    return np.reshape(losses, (-1, accumulation)).sum(axis=1).tolist()
-
-
-@pytest.mark.parametrize("case", ["ragged", "padded", "ipo"])
-def test_dpo_has_the_losses_of_a_bare_trainer(case, records, tmp_path):
-    losses = records[case].steps["loss"]
-    assert losses == pytest.approx(_bare_losses(case, tmp_path), rel=1e-5)
-    assert max(losses) > min(losses) + 1e-3
 
 
 def test_dpo_with_references_computed_before_has_the_same_losses(records):

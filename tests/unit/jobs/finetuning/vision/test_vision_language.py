@@ -174,13 +174,6 @@ def test_chunked_loss_of_images_with_texts_equals_the_plain_one(trial):
     assert chunked.steps["loss"] == pytest.approx(plain.steps["loss"], rel=1e-4)
 
 
-def test_plain_loop_and_checkpointing_train_the_same(trial):
-    plain, checkpointed = trial(), trial(activations="checkpoint")
-    assert checkpointed.steps["loss"] == pytest.approx(plain.steps["loss"], rel=1e-5)
-    assert checkpointed.measurements["checkpointed_layers"] > 0
-    trial(loop="accelerate")
-
-
 @pytest.mark.parametrize(
     ("choices", "requirement", "reason"),
     [
