@@ -1,4 +1,4 @@
-"""Write one of the shipped configurations here, to be changed and swept: quickstart by default."""
+"""Write a configuration here: a shipped one, or one made of the files of another trainer."""
 
 import argparse
 import sys
@@ -6,26 +6,23 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator import cli
+from orchestrator.planning.dialects.registry import UnreadableFileError
+from orchestrator.planning.dialects.written import translated, write
 from orchestrator.planning.shipped import about, shipped_configurations, write_shipped
+from orchestrator.reporting.verbs import translation as words
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write a shipped configuration, or list them. Returns the exit status."""
+    """Write a configuration, or list the shipped ones. Returns the exit status."""
     options = command_line().parse_args(arguments)
     if options.list:
         _print_list(as_json=options.json)
         return cli.EXIT_OK
-    target = options.output or Path(f"{options.name}.yaml")
     try:
-        written = write_shipped(options.name, target, force=options.force)
-    except (FileExistsError, LookupError) as error:
+        return _translate(options) if options.files else _write_shipped(options)
+    except (FileExistsError, LookupError, UnreadableFileError) as error:
         print(*error.args, file=sys.stderr)
         return cli.EXIT_USAGE
-    if options.json:
-        cli.print_json({"written": [str(path) for path in written]})
-    else:
-        _print_next_steps(written, target)
-    return cli.EXIT_OK
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -34,10 +31,49 @@ def command_line() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("name", nargs="?", default="quickstart", metavar="NAME", help="a shipped configuration")
     add("--list", action="store_true", help="list the shipped configurations and stop")
+    others = (
+        "instead, files of one training by axolotl, LLaMA-Factory, ms-swift, TRL or the Trainer: "
+        "YAML, JSON, or a shell script with the command; also of DeepSpeed and accelerate"
+    )
+    add("--from", dest="files", nargs="+", type=Path, metavar="FILE", help=others)
+    add("--model", metavar="ID", help="with --from: the model, if no file names it")
+    shape = "with --from: a config.json, for a model whose shape is not known here"
+    add("--model-config", type=Path, metavar="FILE", help=shape)
     add("--output", type=Path, metavar="FILE.yaml", help="where to write it (default: NAME.yaml)")
     add("--force", action="store_true", help="write over files of the same names")
     cli.add_json(parser)
     return parser
+
+
+def _write_shipped(options: argparse.Namespace) -> int:
+    target = options.output or Path(f"{options.name}.yaml")
+    written = write_shipped(options.name, target, force=options.force)
+    if options.json:
+        cli.print_json({"written": [str(path) for path in written]})
+    else:
+        _print_next_steps(written, target)
+    return cli.EXIT_OK
+
+
+def _translate(options: argparse.Namespace) -> int:
+    result = translated(options.files, model=options.model, model_config=options.model_config)
+    target = options.output or Path(f"{options.files[0].stem}_sweep.yaml")
+    is_whole = not result.missing and not result.obstacles
+    if is_whole:
+        write(result, words.table(result), target, force=options.force)
+    if options.json:
+        cli.print_json({"written": [str(target)] if is_whole else [], **words.to_json(result)})
+    else:
+        print(words.table(result))
+    if is_whole:
+        if not options.json:
+            _print_next_steps([target], target)
+        return cli.EXIT_OK
+    for obstacle in result.obstacles:
+        print(f"nothing was written: {obstacle.key}: {obstacle.why}", file=sys.stderr)
+    if result.missing:
+        print(f"nothing was written: {result.missing}", file=sys.stderr)
+    return cli.EXIT_USAGE
 
 
 def _print_list(*, as_json: bool) -> None:

@@ -20,5 +20,6 @@ technique_sets.py    configurations apart from their batch, and their trials at 
 shipped.py           the configurations that are shipped with the program
 schema.py            the JSON schema that editors complete configs with
 prechecks/           mistakes that text and files can tell before the first trial
+dialects/            files of other trainers as configurations of ours
 tune_space/          the configurations that tune chooses from, where a file names no axes
 """

@@ -7,4 +7,5 @@ explanation.py     explain
 batch_size.py      batch_size
 prediction.py      predict for one GPU; cards.py for many
 dry_run.py         sweep --dry-run
+translation.py     init --from
 """

@@ -1,0 +1,63 @@
+"""What ``init --from`` makes of the keys of another trainer's file."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from orchestrator.planning.dialects.rule import Verdict
+from orchestrator.planning.dialects.translate import Entry, Translation
+from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.reporting.terminal.shortening import shortened
+
+_WORDS = 60
+"""Characters of a value that are shown."""
+_TITLES: Mapping[Verdict, str] = {
+    Verdict.TAKEN: "taken",
+    Verdict.NEAREST: "taken as the nearest value",
+    Verdict.IMPOSSIBLE: "not possible here",
+    Verdict.UNKNOWN: "not taken, because its meaning is not known here",
+    Verdict.ASIDE: "left aside, because it does not matter here",
+}
+
+
+def table(translation: Translation) -> str:
+    """Every key of the user's files under what became of it, a line each."""
+    lines = [f"from a configuration of {' and '.join(translation.dialects)}"]
+    for verdict, title in _TITLES.items():
+        of_it = [entry for entry in translation.entries if entry.verdict is verdict]
+        if of_it:
+            lines += [f"{title}:", *(f"  {_line(entry)}" for entry in of_it)]
+    return visible("\n".join(lines))
+
+
+def to_json(translation: Translation) -> dict[str, Any]:
+    """The same as plain JSON values."""
+    return {
+        "dialects": list(translation.dialects),
+        "keys": [
+            {
+                "key": entry.key,
+                "value": entry.value,
+                "became": str(entry.verdict),
+                "ours": entry.ours,
+                "taken": entry.taken,
+                "why": entry.why,
+            }
+            for entry in translation.entries
+        ],
+        "configuration": dict(translation.document),
+        "missing": translation.missing,
+    }
+
+
+def _line(entry: Entry) -> str:
+    line = f"{entry.key}: {_short(entry.value)}"
+    if entry.ours and entry.verdict in (Verdict.TAKEN, Verdict.NEAREST):
+        taken = "" if entry.taken is None else f": {_short(entry.taken)}"
+        line += f" -> {entry.ours}{taken}"
+    return f"{line} ({entry.why})" if entry.why else line
+
+
+def _short(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, default=str)
+    return shortened(text, _WORDS)

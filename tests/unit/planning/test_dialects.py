@@ -1,0 +1,199 @@
+"""Files of other trainers become configurations of ours: what is taken, and what is said of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from jobs.techniques import AXES
+from orchestrator import init
+from orchestrator.planning.config import load_config
+from orchestrator.planning.dialects.axes import axes_of
+from orchestrator.planning.dialects.facts import ours
+from orchestrator.planning.dialects.registry import DIALECTS
+from orchestrator.planning.dialects.written import translated
+from orchestrator.planning.plan import plan
+
+AXOLOTL = """
+base_model: meta-llama/Llama-3.2-1B-Instruct
+load_in_4bit: true
+adapter: qlora
+lora_r: 32
+lora_alpha: 16
+lora_target_linear: true
+sequence_len: 2048
+sample_packing: true
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+optimizer: paged_adamw_8bit
+learning_rate: 2e-4
+bf16: auto
+tf32: true
+gradient_checkpointing: true
+gradient_checkpointing_kwargs: {use_reentrant: false}
+plugins: [axolotl.integrations.cut_cross_entropy.CutCrossEntropyPlugin]
+liger_rms_norm: true
+flash_attention: true
+deepspeed: deepspeed_configs/zero2.json
+wandb_project:
+"""
+FACTORY = """
+model_name_or_path: Qwen/Qwen3-4B-Instruct-2507
+stage: sft
+finetuning_type: full
+cutoff_len: 1024
+per_device_train_batch_size: 1
+bf16: true
+flash_attn: fa2
+enable_liger_kernel: true
+"""
+SWIFT = """#!/bin/bash
+nproc_per_node=2
+CUDA_VISIBLE_DEVICES=0,1 NPROC_PER_NODE=$nproc_per_node swift sft \\
+    --model Qwen/Qwen2.5-7B-Instruct --train_type lora --quant_bits 4 \\
+    --target_modules q_proj v_proj --torch_dtype bfloat16 --max_length 2048 \\
+    --gradient_accumulation_steps $(expr 16 / $nproc_per_node) --attn_impl flash_attn
+"""
+TRL = """accelerate launch --num_processes 1 trl/scripts/dpo.py --model_name_or_path gpt2 \\
+    --beta=0.2 --per_device_train_batch_size 4 --no_such_option 3 --optim sgd --bf16 false
+"""
+
+
+def read(folder: Path, text: str, name: str = "mine.yaml", *others: Path, **options):
+    (folder / name).write_text(text)
+    return translated([folder / name, *others], **options)
+
+
+def became(result, key: str) -> str:
+    return next(str(entry.verdict) for entry in result.entries if entry.key == key)
+
+
+def test_a_qlora_of_axolotl(tmp_path):
+    result = read(tmp_path, AXOLOTL)
+    assert result.document["axes"] == {
+        "micro_batch": 2,
+        "accumulation": 4,
+        "precision": "bf16_tf32",
+        "optimizer": "paged_adamw_8bit",
+        "activations": "checkpoint",
+        "attention": "flash_attention_2",
+        "kernels": {"liger": {"rope": False, "rms_norm": True, "layer_norm": False, "mlp": False}},
+        "loss": "cce",
+        "adapter": {"lora": {"r": 32, "lora_alpha": 16, "target_modules": "all-linear"}},
+        "base": {"bnb_4bit": {"upcast": False}},
+        "offload": "zero2",
+    }
+    assert result.document["data"]["synthetic"]["sequence_length"] == 2048
+    assert result.document["model"]["config"]["tie_word_embeddings"] is True
+    assert became(result, "sample_packing") == "nearest"
+    assert became(result, "wandb_project") == "left aside"
+
+
+def test_full_training_has_16_bit_weights_in_axolotl_and_32_bit_ones_in_llama_factory(tmp_path):
+    full = AXOLOTL.replace("adapter: qlora", "adapter:").replace("load_in_4bit: true", "")
+    result = read(tmp_path, full)
+    assert result.document["axes"]["precision"] == "bf16_weights_tf32"
+    assert {"adapter", "base"}.isdisjoint(result.document["axes"])
+    assert became(result, "lora_r") == "left aside"
+    factory = read(tmp_path, FACTORY).document["axes"]
+    assert (factory["precision"], factory["activations"]) == ("bf16", "checkpoint_reentrant")
+    assert factory["attention"] == "flash_attention_2"
+    pure = read(tmp_path, FACTORY + "pure_bf16: true\ndisable_gradient_checkpointing: true\n")
+    assert pure.document["axes"]["precision"] == "bf16_weights"
+    assert "activations" not in pure.document["axes"]
+    frozen = FACTORY.replace("full", "freeze") + "freeze_trainable_layers: 2\n"
+    assert read(tmp_path, frozen).document["axes"]["trainable"] == {
+        "matching": {"patterns": [r"layers\.(34|35)\."]}
+    }
+
+
+def test_a_script_of_ms_swift_is_read_and_not_run(tmp_path):
+    result = read(tmp_path, SWIFT, "train.sh")
+    axes = result.document["axes"]
+    assert result.dialects == ("ms-swift",)
+    assert axes["accumulation"] == 8
+    assert axes["adapter"]["lora"]["target_modules"] == ["q_proj", "v_proj"]
+    assert axes["base"] == {"bnb_4bit": {"upcast": False}}
+
+
+def test_a_command_line_of_trl(tmp_path):
+    result = read(tmp_path, TRL, "train.txt")
+    axes = result.document["axes"]
+    assert axes["loop"] == {"trl_dpo": {"beta": 0.2}}
+    assert (axes["precision"], axes["optimizer"], axes["micro_batch"]) == ("fp32", "sgd", 4)
+    assert became(result, "no_such_option") == "unknown"
+
+
+def test_files_of_one_training_are_read_together(tmp_path):
+    zero = tmp_path / "zero.json"
+    zero.write_text(json.dumps({"zero_optimization": {"stage": 2}, "train_batch_size": 64}))
+    launch = tmp_path / "launch.yaml"
+    launch.write_text("{compute_environment: LOCAL_MACHINE, mixed_precision: bf16}")
+    arguments = json.dumps({"per_device_train_batch_size": 4, "optim": "adafactor"})
+    result = read(tmp_path, arguments, "args.json", zero, launch, model="bert-large-uncased")
+    assert result.document["model"]["task"] == "sequence-classification"
+    assert result.document["deepspeed"]["train_batch_size"] == "auto"
+    assert result.document["axes"] == {
+        "micro_batch": 4,
+        "precision": "bf16",
+        "optimizer": "adafactor",
+    }
+
+
+def test_a_local_data_set_is_used(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n')
+    result = read(tmp_path, AXOLOTL + "datasets: [{path: rows.jsonl, type: completion}]\n")
+    assert result.document["data"]["file"]["path"] == str(tmp_path / "rows.jsonl")
+    assert result.document["axes"]["batching"] == "packed_whole_rows"
+
+
+@pytest.mark.parametrize(
+    ("change", "word"),
+    [
+        ("rl: grpo\n", "generates answers"),
+        ("context_parallel_size: 2\n", "several GPUs"),
+        ("base_model: me/unheard-of\n", "--model-config"),
+    ],
+)
+def test_what_no_trial_can_do_is_refused_with_its_reason(change, word, tmp_path, capsys):
+    (tmp_path / "mine.yaml").write_text(AXOLOTL + change)
+    target = tmp_path / "ours.yaml"
+    assert init.main(["--from", str(tmp_path / "mine.yaml"), "--output", str(target)]) == 2
+    assert word in capsys.readouterr().err
+    assert not target.exists()
+
+
+@pytest.mark.parametrize("text", [AXOLOTL, FACTORY, SWIFT, TRL])
+def test_what_is_written_is_planned(text, tmp_path, capsys):
+    (tmp_path / "mine").write_text(text)
+    target = tmp_path / "ours.yaml"
+    assert init.main(["--from", str(tmp_path / "mine"), "--output", str(target), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["written"] == [str(target)]
+    assert target.read_text().startswith("# from a configuration of ")
+    assert len(plan(load_config(target)).trials) == 1
+
+
+@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+def test_every_row_states_facts_that_the_axes_know(dialect):
+    for rule in dialect.rows.values():
+        for value in [*rule.values.values(), *(near for near, _ in rule.nearest.values())]:
+            facts = {rule.fact: value} if rule.fact else value
+            for fact in facts:
+                assert ours(fact)
+            for axis, chosen in axes_of(facts).items():
+                if isinstance(chosen, str):
+                    AXES[axis].variant(chosen)
+        if rule.fact:
+            assert ours(rule.fact)
+
+
+def test_an_unknown_model_has_its_nearest_shape_or_the_given_one(tmp_path):
+    other = AXOLOTL.replace("meta-llama/Llama-3.2-1B-Instruct", "google/gemma-9-10b")
+    result = read(tmp_path, other)
+    assert became(result, "base_model") == "nearest"
+    assert "gemma-2-9b" in result.entries[0].why
+    shape = tmp_path / "config.json"
+    shape.write_text(json.dumps({"model_type": "llama", "hidden_size": 64}))
+    given = read(tmp_path, other, model_config=shape).document["model"]
+    assert yaml.safe_load(yaml.safe_dump(given))["config"] == {"hidden_size": 64}
