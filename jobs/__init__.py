@@ -24,6 +24,7 @@ loss_scaling.py     whether an accumulated training has the loss of one without 
 tasks.py            what each task means to transformers
 permissions.py      what a trial may name, wherever its spec comes from
 data_files.py       the files of a dataset on disk
+data_lines.py       the first bad line of such a file
 self_process.py     runs a module of this program as a process of its own
 
 To follow one trial, read ``isolation.slot``, ``isolation.forkserver``, ``isolation.child_runner``,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jobs.data_files import problem_of_path
+from jobs.data_lines import naming_the_line
 from jobs.spec import DatasetFile, Task
 from jobs.trial.data.class_labels import numbered
 from jobs.trial.data.collators import IGNORED, Collator, PadRows, tokenizer_collator
@@ -23,12 +24,13 @@ _LANGUAGE_MODELS = ("causal-lm", "masked-lm", "seq2seq-lm")
 
 def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, Collator | None]:
     """The file as a dataset and its collator (None: the default). May raise ValueError."""
-    dataset, source = rows_of_file(file, task)
-    if task not in _LANGUAGE_MODELS:
-        dataset = numbered(dataset, file.path)
-    if source in ("input_ids", "pixel_values"):
-        return _of_numbers(dataset, file, task, config)
-    return _of_texts(dataset, file, task, source, config)
+    with naming_the_line(file):
+        dataset, source = rows_of_file(file, task)
+        if task not in _LANGUAGE_MODELS:
+            dataset = numbered(dataset, file.path)
+        if source in ("input_ids", "pixel_values"):
+            return _of_numbers(dataset, file, task, config)
+        return _of_texts(dataset, file, task, source, config)
 
 
 def rows_of_file(file: DatasetFile, task: Task) -> tuple[Any, Source]:
@@ -55,12 +57,13 @@ def named_rows(file: DatasetFile) -> Any:
 
     if problem := problem_of_path(file.path):
         raise ValueError(problem)
-    if file.format == "disk":
-        dataset = datasets.load_from_disk(file.path)
-    elif file.format == "imagefolder":
-        dataset = datasets.load_dataset("imagefolder", data_dir=file.path, split="train")
-    else:
-        dataset = datasets.load_dataset(file.format, data_files=file.path, split="train")
+    with naming_the_line(file):
+        if file.format == "disk":
+            dataset = datasets.load_from_disk(file.path)
+        elif file.format == "imagefolder":
+            dataset = datasets.load_dataset("imagefolder", data_dir=file.path, split="train")
+        else:
+            dataset = datasets.load_dataset(file.format, data_files=file.path, split="train")
     if isinstance(dataset, dict):
         dataset = dataset["train"]
     missing = [name for name in file.columns.values() if name not in dataset.column_names]

@@ -7,9 +7,15 @@ from pathlib import Path
 from typing import Any
 
 from jobs.data_files import problem_of_path
+from jobs.data_lines import first_fault
 from jobs.spec import DatasetFile, Task
 from orchestrator.planning.prechecks.checkpoints import lacks_chat_template
-from orchestrator.planning.prechecks.data_file import DataFile, NoDataFileError, read_data_file
+from orchestrator.planning.prechecks.data_file import (
+    SCANNED_BYTES,
+    DataFile,
+    NoDataFileError,
+    read_data_file,
+)
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.planning.problems import KeyProblem, KeyProblems, guess_after
 
@@ -35,8 +41,11 @@ def data_problems(file: DatasetFile, task: Task, configuration: ModelConfigurati
     if not missing:
         columns = data.values(file.columns)
         yield from _column_problems(file, data, columns, task)
-        for name, problem in _value_problems(columns, task, configuration):
+        wrong = list(_value_problems(columns, task, configuration))
+        for name, problem in wrong:
             yield (("columns", name) if name in file.columns else ("path",)), problem
+        if not wrong and (fault := first_fault(file, SCANNED_BYTES)):
+            yield ("path",), fault
         is_chat = _sources(columns) == ["messages"]
         if is_chat and file.tokenizer is not None and lacks_chat_template(file.tokenizer):
             yield (

@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from jobs.data_files import problem_of_file, problem_of_path
+from jobs.data_lines import first_fault
+from jobs.spec import DatasetFile
 
 SAMPLE_ROWS = 1000
 """Rows to read of a file, at most: enough to see its labels, and read in milliseconds."""
+SCANNED_BYTES = 2**26
+"""Bytes of a text file in which to look for bad lines: read in about two seconds."""
 _SAMPLE_BYTES = 4 * 2**20
 """Characters to read of a text file, at most, because a single line can be of any length."""
 _COLUMN_NAME = re.compile(r"[^\W\d][\w .:/()-]{0,63}")
@@ -66,16 +70,21 @@ def read_data_file(path: Path, file_format: str) -> DataFile:
     _refuse_what_is_no_file(path, file_format)
     try:
         data = _READERS[file_format](path)
-    except NoDataFileError:
-        raise
+    except NoDataFileError as error:
+        raise NoDataFileError(_fault(path, file_format) or str(error)) from None
     except (OSError, ValueError, KeyError, TypeError, RecursionError, csv.Error):
         # Leave out the error's own text, which may quote the file.
-        raise NoDataFileError(f"{path} is not a {file_format} file, or is damaged") from None
+        damaged = f"{path} is not a {file_format} file, or is damaged"
+        raise NoDataFileError(_fault(path, file_format) or damaged) from None
     if not data.columns:
         raise NoDataFileError(f"{path} has no columns")
     if not data.rows:
         raise NoDataFileError(f"{path} has no rows")
     return data
+
+
+def _fault(path: Path, file_format: str) -> str:
+    return first_fault(DatasetFile(path=str(path), format=file_format), SCANNED_BYTES)
 
 
 def _refuse_what_is_no_file(path: Path, file_format: str) -> None:

@@ -11,6 +11,7 @@ import subprocess
 import sys
 import tarfile
 from collections.abc import Iterator
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Any
 
@@ -188,6 +189,20 @@ def _admits(rules: list[Any], side: str, pod_labels: dict[str, str] | None, port
 
 
 PROMETHEUS = {"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/instance": "k8s"}
+
+
+def test_policy_admits_nobody_of_another_namespace():
+    rules = manifest("networkpolicy", "NetworkPolicy")["spec"]["ingress"]
+    peers = [peer for rule in rules for peer in rule["from"]]
+    # Without a namespaceSelector, a peer is a pod of the policy's own namespace.
+    assert peers
+    assert all(set(peer) == {"podSelector"} for peer in peers)
+
+
+@pytest.mark.parametrize("name", LAUNCHED)
+@pytest.mark.parametrize("secret", [".env", ".env.production"])
+def test_ray_up_copies_no_file_of_secrets(name, secret):
+    assert any(fnmatch(secret, left_out) for left_out in launch_config(name)["rsync_exclude"])
 
 
 @pytest.mark.parametrize(

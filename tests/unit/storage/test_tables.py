@@ -7,6 +7,7 @@ import pandas
 import polars
 import pyarrow as pa
 import pytest
+from pyarrow import parquet
 
 from jobs.record import Column, Outcome
 from orchestrator.storage.run_metadata import RunMetadata
@@ -127,3 +128,16 @@ def test_trials_parquet_is_read_the_same_by_duckdb_polars_and_pandas(tmp_path):
     frame = frame.astype(object).where(frame.notna(), None)
     assert by_duckdb == list(frame.itertuples(index=False, name=None))
     assert [entry.name for entry in tmp_path.iterdir()] == ["trials.parquet"]
+
+
+def test_a_table_is_read_from_the_file_that_was_opened(tmp_path, monkeypatch):
+    def replaced_first(source: object, **options: object) -> pa.Table:
+        # A running sweep puts its next table in place of the one that a reader has just opened.
+        (tmp_path / "next").replace(tmp_path / "trials.parquet")
+        return read_table(source, **options)
+
+    read_table = parquet.read_table
+    write(arrow_table(table(make_record())), tmp_path / "trials.parquet")
+    write(arrow_table(table(*make_grid())), tmp_path / "next")
+    monkeypatch.setattr(parquet, "read_table", replaced_first)
+    assert len(read_trials_file(tmp_path / "trials.parquet").rows) == 1
