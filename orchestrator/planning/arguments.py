@@ -6,6 +6,7 @@ from typing import Any
 
 from jobs.techniques.axes.activations import RENAMED
 from orchestrator.planning.library_facts import facts, installed_version
+from orchestrator.planning.problems import advice
 
 RUNNER: Mapping[str, str] = {
     "output_dir": 'the runner writes to "output"',
@@ -85,6 +86,28 @@ def argument_defaults() -> dict[str, Any] | None:
     if fields is None:
         return None
     return {name: default[0] if default else ... for name, default in fields.items()}
+
+
+def value_problem(name: str, value: Any) -> str:
+    """Why the installed libraries would refuse a value of a field; empty if they would not."""
+    if not isinstance(value, str):
+        return ""
+    known = facts().get("argument_values", {}).get(name)
+    if known is not None and value not in known:
+        return f'there is no "{value}"; {advice(value, known)}'
+    accepted = facts().get("argument_types", {}).get(name, {}).get("accepts", ["any"])
+    # YAML reads 1e-5 as text, which is a number all the same.
+    if {"float", "int", "null"}.issuperset(map(str, accepted)) and not _is_number(value):
+        return f'"{value}" is no number'
+    return ""
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def ignored_reason(name: str, value: Any) -> str:

@@ -15,6 +15,7 @@ from orchestrator.planning.arguments import (
     argument_names,
     ignored_reason,
     older_name,
+    value_problem,
 )
 from orchestrator.planning.axes import (
     EFFECTIVE_BATCH,
@@ -175,7 +176,7 @@ def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
     owner = AXES.get(owned_arguments().get(name, name))
     if owner is not None and owner.integer_argument:
         return integer_problem(value) or ""
-    return ""
+    return value_problem(name, value)
 
 
 def _deepspeed_problems(part: Document, used: Collection[str]) -> Iterator[Problem]:

@@ -81,18 +81,17 @@ class FollowUps(Search):
         return self._search.allowed_seconds(spec)
 
     def tell(self, record: TrialRecord) -> None:
-        """Take the record of a trial of the search, or of a follow-up that was asked for."""
+        """Take the record of a trial of the search, or of a follow-up, of an earlier run too."""
         trial_id = record.trial_id
         self._outstanding.pop(trial_id, None)
         self._is_plan_current = False
         if record.spec.follow_up is None:
             self._records[trial_id] = record
             self._search.tell(record)
-        elif trial_id in self._charged_seconds:
+        else:
             self._follow_up_records[trial_id] = record
-            # Never charge less than the expected time. A resumed sweep starts from the expected
-            # time again, so it makes the same decisions.
-            expected = self._charged_seconds[trial_id]
+            # Never charge less than the expected time, as long as a trial was asked for.
+            expected = self._charged_seconds.get(trial_id, 0.0)
             self._charged_seconds[trial_id] = max(expected, record.slot_seconds)
 
     @property
@@ -108,7 +107,9 @@ class FollowUps(Search):
         return [*self._search.pending(), *self._affordable()]
 
     def considers(self, spec: TrialSpec) -> bool:
-        return self._search.considers(spec)
+        # Every follow-up that ended counts, also one that the search would not ask for any more:
+        # its time was spent, and what it says of its trial is true.
+        return spec.follow_up is not None or self._search.considers(spec)
 
     def summary(self) -> Mapping[str, Any]:
         return self._search.summary()

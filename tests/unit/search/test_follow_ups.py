@@ -225,3 +225,15 @@ def test_checks_of_compiled_picks_expect_a_warm_cache(compiled, checked):
     policy = FollowUpPolicy(tie_break_rounds=0, profiles=0, slot_share=0.0, min_seconds=20.0)
     again = run_to_the_end(follow_ups((16 * GIB, 24 * GIB), policy, trials), device)
     assert len(again) == checked
+
+
+def test_time_of_an_earlier_check_counts_although_its_trial_is_no_pick_any_more():
+    device = Device()
+    (check,) = run_to_the_end(follow_ups((24 * GIB,), trials=TRIALS[:4]), device)
+    # Enough for this check, and for no second one.
+    seconds = 1.5 * check.slot_seconds
+    policy = FollowUpPolicy(tie_break_rounds=0, profiles=0, slot_share=0.0, min_seconds=seconds)
+    resumed = follow_ups((24 * GIB,), policy)
+    assert resumed.considers(check.spec)
+    resumed.tell(check)
+    assert run_to_the_end(resumed, Device()) == []
