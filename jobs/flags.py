@@ -26,6 +26,8 @@ class FlagKind(enum.StrEnum):
     CANNOT_SAVE = "cannot_save"  # none
 
 
+_KINDS = frozenset(kind.value for kind in FlagKind)
+
 SHARED = frozenset({FlagKind.SHARED_PROCESSES, FlagKind.SHARED_BEFORE, FlagKind.SHARED_DURING})
 """Another process used the GPU."""
 
@@ -51,11 +53,21 @@ def flag_columns(flags: Sequence[Flag]) -> dict[str, list[Any]]:
 
 
 def flags_of(row: Mapping[str, Any]) -> tuple[Flag, ...]:
-    """The flags in a row or a record's measurements; none if it has no such columns."""
+    """The flags in a row or a record's measurements; none if it has no such columns.
+
+    Kinds of another version are left out (``unknown_kinds``). Raises ValueError if the columns have
+    not as many kinds as values.
+    """
     # A foreign row lacks the columns; a table's row without measurements has nulls in them.
     kinds = row.get("flags") or ()
     values = row.get("flag_values") or ()
-    return tuple(Flag(FlagKind(kind), value) for kind, value in zip(kinds, values, strict=True))
+    pairs = zip(kinds, values, strict=True)
+    return tuple(Flag(FlagKind(kind), value) for kind, value in pairs if kind in _KINDS)
+
+
+def unknown_kinds(rows: Iterable[Mapping[str, Any]]) -> list[str]:
+    """The kinds of flags in rows that this version does not know, in alphabetical order."""
+    return sorted({kind for row in rows for kind in row.get("flags") or ()} - _KINDS)
 
 
 def has_any(flags: Iterable[Flag], kinds: frozenset[FlagKind]) -> bool:

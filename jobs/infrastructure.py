@@ -1,6 +1,7 @@
 """Failures of the machine, which say nothing about a trial: a resumed run repeats the trial."""
 
 import contextlib
+import math
 import os
 import re
 import tempfile
@@ -48,20 +49,24 @@ def says_disk_full(text: str) -> bool:
 
 def fullest_disk_in_words() -> str:
     """Of the disks of temporary files, data-loader workers and caches the one with least room."""
-    caches = Path(os.environ.get("HF_HOME") or os.path.expanduser("~/.cache"))
-    folders = (Path(tempfile.gettempdir()), Path("/dev/shm"), caches)
-    return disk_in_words(min(filter(Path.is_dir, folders), key=_free_bytes, default=Path("/")))
+    environment = os.environ
+    caches = environment.get("HF_HOME") or environment.get("XDG_CACHE_HOME") or "~/.cache"
+    folders = (tempfile.gettempdir(), "/dev/shm", os.path.expanduser(caches))
+    return disk_in_words(Path(min(filter(os.path.isdir, folders), key=_free_bytes, default="/")))
 
 
-def _free_bytes(folder: Path) -> int:
+def _free_bytes(folder: str) -> float:
     """Bytes that can still be written; 0 if no inode is left for a new file."""
-    status = os.statvfs(folder)
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return math.inf  # not known to be full
     return 0 if status.f_files and not status.f_favail else status.f_bavail * status.f_frsize
 
 
 def disk_in_words(path: Path) -> str:
     """The disk of a path and its free room: ``/tmp (tmpfs) has 0 B free and 12 inodes``."""
-    folder = next(folder for folder in (path, *path.parents, Path("/")) if folder.exists())
+    folder = next(each for each in (path, *path.parents, Path("/")) if os.path.exists(each))
     try:
         status = os.statvfs(folder)
     except OSError as error:

@@ -59,7 +59,7 @@ def _defaults(arguments: Any) -> dict[str, Any]:
 
 
 def _argument_values() -> dict[str, list[str]]:
-    """Field of ``TrainingArguments`` -> the only values that it takes, although its type is text."""
+    """Field of ``TrainingArguments`` of type text -> the only values that it takes."""
     from torch._dynamo import list_backends
     from transformers.trainer_utils import SchedulerType
     from transformers.training_args import OptimizerNames

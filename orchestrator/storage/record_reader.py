@@ -10,6 +10,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic_core import from_json
 
+from jobs.flags import unknown_kinds
 from jobs.record import SCHEMA_VERSION, ArrowType, TrialRecord, record_from_json
 from orchestrator.storage.layout import record_files
 from orchestrator.storage.regular_file import read_regular
@@ -125,8 +126,8 @@ def _fits_a_table(record: TrialRecord) -> bool:
 
 def _has_known_flags(record: TrialRecord) -> bool:
     try:
-        return isinstance(record.flags, tuple)
-    except ValueError:  # a kind that this version does not know, or lists of unequal length
+        return isinstance(record.flags, tuple) and not unknown_kinds([record.measurements])
+    except ValueError:  # lists of unequal length
         return False
 
 

@@ -43,7 +43,7 @@ def read_run_folder(run_folder: Path) -> RunContents:
         if unreadable:
             raise UnreadableRunError("; ".join(unreadable)) from None
         raise error
-    trials = dataclasses.replace(trials, unreadable=unreadable)
+    trials = dataclasses.replace(trials, unreadable=(*trials.unreadable, *unreadable))
     return RunContents(trials=trials, losses=losses_in_steps_file(run_folder))
 
 

@@ -97,6 +97,13 @@ def _columns(
     after_images = int(np.flatnonzero(is_image)[-1]) + 1 + layout.text_after
     lengths = np.full(count, tokens)
     if spec.padding:
+        # Images are never padding, and each sample has a token of text after them.
+        most = 1 - (after_images + 1) / tokens
+        if spec.padding > most:
+            raise ValueError(
+                f"padding {spec.padding:g} of {tokens} tokens leaves no room for the images and a "
+                f"text, which take {after_images + 1}: give at most {most:.2g}, or longer samples"
+            )
         lengths = random_lengths(spec, count, rng, shortest=after_images + 1)
     positions = np.arange(tokens)
     is_real = positions < lengths[:, None]

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.anatomy_record import Anatomy
+from jobs.flags import unknown_kinds
 from jobs.record import SCHEMA_VERSION, Column, Outcome
 from orchestrator.storage.layout import ANATOMY, STEPS
 from orchestrator.storage.regular_file import open_regular
@@ -25,6 +26,7 @@ from orchestrator.storage.tables.columns import (
     trial_table_columns,
 )
 from orchestrator.storage.tables.trial_table import TrialTable
+from orchestrator.units import listed
 
 _MAY_BE_NULL = ("reason", "rule", "phase", "accumulation", "started_at")
 """Columns of ``BASE`` in which a row may have no value."""
@@ -59,7 +61,13 @@ def _trial_table(path: Path, table: pa.Table) -> TrialTable:
         run=RunMetadata.from_json(json.loads(metadata.get("run", "{}"))),
         environments=json.loads(metadata.get("environments", "{}")),
         tool_version=metadata.get("tool_version", ""),
+        unreadable=tuple(_unknown_flags(path, rows)),
     )
+
+
+def _unknown_flags(path: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if kinds := unknown_kinds(rows):
+        yield f"{path}: flags that this version does not know are left out: {listed(kinds, 4)}"
 
 
 def trial_ids_in_file(path: Path) -> frozenset[str]:

@@ -1,6 +1,7 @@
 """The tables: types, units and readers. Every outcome is a row; what was not measured is null."""
 
 import json
+from dataclasses import replace
 
 import duckdb
 import pandas
@@ -9,7 +10,9 @@ import pyarrow as pa
 import pytest
 from pyarrow import parquet
 
+from jobs.flags import Flag, FlagKind
 from jobs.record import Column, Outcome
+from orchestrator.api import load
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.arrow import ARROW_TYPES
 from orchestrator.storage.tables.columns import axis_columns, declared_columns, trial_table_columns
@@ -141,3 +144,14 @@ def test_a_table_is_read_from_the_file_that_was_opened(tmp_path, monkeypatch):
     write(arrow_table(table(*make_grid())), tmp_path / "next")
     monkeypatch.setattr(parquet, "read_table", replaced_first)
     assert len(read_trials_file(tmp_path / "trials.parquet").rows) == 1
+
+
+def test_flags_of_another_version_are_left_out_with_a_note(tmp_path):
+    flags = {"flags": ["unstable", "splendid"], "flag_values": [0.1, 2.0]}
+    rows = [{**row, **flags} for row in table(make_record()).rows]
+    trials = replace(table(make_record()), rows=rows)
+    write(arrow_table(trials), tmp_path / "trials.parquet")
+    run = load(tmp_path)
+    (configuration,) = run.configurations
+    assert configuration.flags == (Flag(FlagKind.UNSTABLE, 0.1),)
+    assert run.unreadable[0].endswith("does not know are left out: splendid")

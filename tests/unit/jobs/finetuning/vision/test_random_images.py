@@ -164,6 +164,12 @@ def test_random_texts_never_hold_an_image_token():
     assert counts == {4}
 
 
+def test_padding_for_which_images_leave_no_room_is_refused():
+    # The images of a sample, 16 tokens each, and a text fill more than half of 32 tokens.
+    with pytest.raises(ValueError, match="padding 0.5 of 32 tokens leaves no room for the images"):
+        batch_of("paligemma", sequence_length=32, padding=0.5)
+
+
 def test_prefix_of_paligemma_is_read_at_once_and_not_learnt():
     batch, _ = batch_of("paligemma", padding=0.2)
     assert torch.equal(batch["token_type_ids"] == 1, batch["labels"] != IGNORED)
