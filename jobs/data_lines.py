@@ -23,7 +23,7 @@ def naming_the_line(file: DatasetFile) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if fault := first_fault(file):
+        if fault := first_fault(file.path, file.format, file.columns):
             raise ValueError(fault) from error
         if isinstance(error.__cause__, Exception):
             # datasets says only that it failed; the reason is the error behind it.
@@ -31,23 +31,26 @@ def naming_the_line(file: DatasetFile) -> Iterator[None]:
         raise
 
 
-def first_fault(file: DatasetFile, most_bytes: int | None = None) -> str:
+def first_fault(
+    path: str, file_format: str, columns: Mapping[str, str], most_bytes: int | None = None
+) -> str:
     """``data.jsonl, line 70,001: ends within an object``; empty if no line is known to be bad.
 
-    Reads lines of JSON or CSV, from the first ``most_bytes`` bytes only if they are given.
+    ``columns`` are those that the user names, ours -> theirs. Reads lines of JSON or CSV, from the
+    first ``most_bytes`` bytes only if they are given.
     """
-    read = {"json": _of_json, "csv": _of_csv}.get(file.format)
+    read = {"json": _of_json, "csv": _of_csv}.get(file_format)
     if read is None:
         return ""
-    names = file.columns or {name: name for name in (*_NEEDED, *_LABELS)}
+    names = columns or {name: name for name in (*_NEEDED, *_LABELS)}
     needed = [theirs for ours, theirs in names.items() if ours in (*_NEEDED, *_LABELS)]
     kinds: dict[str, str] = {}
     try:
-        with open(file.path, "rb") as lines:
+        with open(path, "rb") as lines:
             for number, row in read(_first(lines, most_bytes)):
                 _check(number, row, needed, kinds)
     except _BadLineError as error:
-        return f"{file.path}, line {error.line:,}: {error}"
+        return f"{path}, line {error.line:,}: {error}"
     except OSError:
         return ""
     return ""

@@ -44,7 +44,9 @@ def data_problems(file: DatasetFile, task: Task, configuration: ModelConfigurati
         wrong = list(_value_problems(columns, task, configuration))
         for name, problem in wrong:
             yield (("columns", name) if name in file.columns else ("path",)), problem
-        if not wrong and (fault := first_fault(file, SCANNED_BYTES)):
+        if not wrong and (
+            fault := first_fault(file.path, file.format, file.columns, SCANNED_BYTES)
+        ):
             yield ("path",), fault
         is_chat = _sources(columns) == ["messages"]
         if is_chat and file.tokenizer is not None and lacks_chat_template(file.tokenizer):

@@ -13,7 +13,6 @@ from typing import Any
 
 from jobs.data_files import problem_of_file, problem_of_path
 from jobs.data_lines import first_fault
-from jobs.spec import DatasetFile
 
 SAMPLE_ROWS = 1000
 """Rows to read of a file, at most: enough to see its labels, and read in milliseconds."""
@@ -84,7 +83,7 @@ def read_data_file(path: Path, file_format: str) -> DataFile:
 
 
 def _fault(path: Path, file_format: str) -> str:
-    return first_fault(DatasetFile(path=str(path), format=file_format), SCANNED_BYTES)
+    return first_fault(str(path), file_format, {}, SCANNED_BYTES)
 
 
 def _refuse_what_is_no_file(path: Path, file_format: str) -> None:

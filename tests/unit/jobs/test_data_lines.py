@@ -56,5 +56,5 @@ def test_rows_may_lack_what_their_first_one_lacks_too(tmp_path: Path):
     path = tmp_path / "rows"
     later = ['{"text": "b", "label": 2, "note": 1}', '{"text": "", "note": "x"}']
     path.write_text("\n".join(['{"text": "a"}', *later]))
-    assert first_fault(DatasetFile(path=str(path), format="json")) == ""
-    assert first_fault(DatasetFile(path=str(path), format="json"), most_bytes=5) == ""
+    assert first_fault(str(path), "json", {}) == ""
+    assert first_fault(str(path), "json", {}, most_bytes=5) == ""
