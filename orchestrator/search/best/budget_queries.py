@@ -25,6 +25,15 @@ from orchestrator.storage.search_summary import BudgetResult, MeasuredPick
 
 _HARDLY_FITS = 0.05
 """A candidate that fits with less than this probability counts as ruled out."""
+_ALLOWED_FACTOR = 4.0
+"""A trial may take this many times what is expected."""
+_ALLOWED_IN_ANY_CASE = 60.0
+"""So many seconds are allowed even if less is expected, but at most the search's time divided by
+``_ALLOWED_FACTOR``."""
+_LAST_FACTOR = 2.0
+"""A trial may take this many times what is expected, even if less time is left."""
+_LAST_SECONDS = 10.0
+"""A trial may take so long, even if less time is left."""
 _UNKNOWN = RemainingGain(
     expected=math.inf, at_most=math.inf, probability_any_fits=1.0, values=np.zeros(0)
 )
@@ -58,6 +67,21 @@ class StoppingRule:
     slot_seconds: float = math.inf
     """Slot time that the search may take."""
 
+    def allowed_seconds(self, expected: float, left: float) -> float:
+        """The slot time that a trial may take, of what is ``left``.
+
+        ``expected`` is infinite before any speed is known. Then half of what is left is kept for
+        other trials.
+        """
+        if math.isinf(self.slot_seconds):
+            return math.inf
+        if math.isinf(expected):
+            return max(left / 2, _LAST_SECONDS)
+        in_any_case = min(_ALLOWED_IN_ANY_CASE, self.slot_seconds / _ALLOWED_FACTOR)
+        allowed = max(in_any_case, _ALLOWED_FACTOR * expected)
+        # Never much more than what is left. But a trial that was begun should be able to end.
+        return min(allowed, max(left, _LAST_SECONDS, _LAST_FACTOR * expected))
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Decisions:
@@ -68,8 +92,8 @@ class Decisions:
     skipped: Mapping[int, str]
     """Open candidate that will not be measured -> the rule that excludes it."""
     results: tuple[BudgetResult, ...]
-    seconds: float = math.inf
-    """Expected slot time of the next trial; infinite if it is unknown."""
+    allowed_seconds: float = math.inf
+    """Slot time that the next trial may take."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,7 +142,8 @@ class _Deciding:
         # The baseline is measured even where it cannot result, such as at another effective batch.
         baseline = self.plan.by_similarity[0]
         is_worth_measuring[baseline] = can_run[baseline]
-        if self._seconds_left <= 0:
+        left = self.stopping.slot_seconds - self.state.slot_seconds
+        if left <= 0:
             is_worth_measuring[:] = False
         ranked = [] if self.plan.outstanding else self.plan.by_similarity
         fits = np.ones(len(can_run))
@@ -130,6 +155,7 @@ class _Deciding:
             next=next((index for index in ranked if is_worth_measuring[index]), None),
             skipped=self._skipped(self._rules(fits), is_worth_measuring),
             results=tuple(results),
+            allowed_seconds=self.stopping.allowed_seconds(math.inf, left),
         )
 
     def by_value(self, posterior: Posterior) -> Decisions:
@@ -144,24 +170,26 @@ class _Deciding:
         expected = state.seconds(posterior)
         seconds = np.maximum(expected, state.failures.late_seconds())
         can_gain = (gains > 0) & can_run
-        is_worth_measuring = can_gain & (seconds <= self._seconds_left)
+        # A running trial is charged with what it is expected to take.
+        spent = state.slot_seconds + seconds[self.plan.outstanding_candidates].sum()
+        left = self.stopping.slot_seconds - float(spent)
+        is_worth_measuring = can_gain & (seconds <= left)
         # The open repeats of a measured candidate run first.
         repeats = [index for index in state.measured if self.is_open[index]]
         most_valuable = most_per_second(values, gains, seconds, is_worth_measuring)
         chosen = next(iter(repeats), most_valuable)
         is_worth_measuring[repeats] = True
+        allowed = math.inf
+        if chosen is not None:
+            allowed = self.stopping.allowed_seconds(float(expected[chosen]), left)
         rules = self._rules(np.max([assessment.fits for assessment in assessments], axis=0))
         rules[can_gain & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
         return Decisions(
             next=chosen,
             skipped=self._skipped(rules, is_worth_measuring),
             results=tuple(assessment.result for assessment in assessments),
-            seconds=math.inf if chosen is None else float(expected[chosen]),
+            allowed_seconds=allowed,
         )
-
-    @property
-    def _seconds_left(self) -> float:
-        return self.stopping.slot_seconds - self.state.slot_seconds
 
     def _can_run(self) -> Mask:
         can_run = self.is_open & ~self.state.cannot_run

@@ -28,7 +28,8 @@ class PlanState:
 
     @property
     def outstanding_candidates(self) -> list[int]:
-        return sorted({self.candidate_of[trial_id] for trial_id in self.outstanding})
+        """The candidate of each outstanding trial, ascending."""
+        return sorted(self.candidate_of[trial_id] for trial_id in self.outstanding)
 
     @property
     def is_open(self) -> Mask:

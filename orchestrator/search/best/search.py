@@ -25,16 +25,6 @@ from orchestrator.search.model.candidates import Candidate, candidates_of
 from orchestrator.search.model.effects.technique_priors import TechniquePriors, priors_for
 from orchestrator.storage.search_summary import BudgetResult
 
-_ALLOWED_FACTOR = 4.0
-"""A trial may take this many times what is expected."""
-_ALLOWED_IN_ANY_CASE = 60.0
-"""So many seconds are allowed even if less is expected, but at most the search's time divided by
-``_ALLOWED_FACTOR``."""
-_LAST_FACTOR = 2.0
-"""A trial may take this many times what is expected, even if less time is left."""
-_LAST_SECONDS = 10.0
-"""A trial may take so long, even if less time is left."""
-
 
 class BestSearch(Search):
     """Finds the fastest configuration in each of the ``budgets``, which are in bytes.
@@ -95,7 +85,7 @@ class BestSearch(Search):
         if decisions.next is None:
             return None
         trial = self._take(decisions.next)
-        self._allowed_seconds[trial.trial_id] = self._allowed(decisions.seconds)
+        self._allowed_seconds[trial.trial_id] = decisions.allowed_seconds
         return trial
 
     def _take(self, index: int) -> TrialSpec:
@@ -177,20 +167,6 @@ class BestSearch(Search):
 
     def _reason(self, index: int, rule: str) -> str:
         return reason_of(rule, self._stopping_rule.regret)
-
-    def _allowed(self, expected_seconds: float) -> float:
-        """The slot time that a trial may take; ``expected_seconds`` is infinite if unknown."""
-        slot_seconds = self._stopping_rule.slot_seconds
-        if math.isinf(slot_seconds):
-            return math.inf
-        left = slot_seconds - self._state.slot_seconds
-        if math.isinf(expected_seconds):
-            return max(_LAST_SECONDS, left)
-        in_any_case = min(_ALLOWED_IN_ANY_CASE, slot_seconds / _ALLOWED_FACTOR)
-        allowed = max(in_any_case, _ALLOWED_FACTOR * expected_seconds)
-        # Never much more than what is left. But a trial that was begun should be able to end.
-        at_the_end = max(left, _LAST_SECONDS, _LAST_FACTOR * expected_seconds)
-        return min(allowed, at_the_end)
 
     def _current_decisions(self) -> Decisions:
         """The decisions by all records so far; computed once after every change."""

@@ -82,6 +82,30 @@ def test_nothing_is_measured_without_time(seconds_left):
     assert skip_reasons.OUT_OF_TIME in decisions.skipped.values()
 
 
+@pytest.mark.parametrize(("seconds_left", "allowed"), [(240.0, 120.0), (60.0, 30.0), (4.0, 10.0)])
+def test_before_any_speed_a_trial_may_take_half_of_what_is_left(seconds_left, allowed):
+    known = state()
+    failed = make_record(SPECS[1], None, None, slot_seconds=40.0)
+    known.note(1, dataclasses.replace(failed, outcome=Outcome.FAILED))
+    stopping = dataclasses.replace(STOPPING, slot_seconds=40.0 + seconds_left)
+    assert decide(known, plan(measured=[1]), [query()], stopping).allowed_seconds == allowed
+
+
+@pytest.mark.parametrize(
+    ("running", "seconds_left", "following"),
+    [([], 8.0, 3), ([2], 8.0, None), ([2], 16.0, 3), ([2, 5], 16.0, None)],
+)
+def test_a_running_trial_is_charged_with_what_it_is_expected_to_take(
+    running, seconds_left, following
+):
+    known = state()
+    measure(known, 1, 10.0)
+    stopping = dataclasses.replace(STOPPING, slot_seconds=known.slot_seconds + seconds_left)
+    # Of candidates 2 and 5, each is expected to take 9 seconds, and candidate 3 takes 3.
+    decisions = decide(known, plan(outstanding=running, measured=[1]), [query()], stopping)
+    assert decisions.next == following
+
+
 def test_a_size_beyond_one_that_ran_out_of_memory_is_never_asked_for():
     known = state()
     known.note(4, make_record(SPECS[4], None, None, device_bytes=8 * GIB))
