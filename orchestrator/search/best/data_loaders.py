@@ -33,8 +33,8 @@ class Loaders:
         """Index of each candidate's group of twins, shape (candidates,)."""
         self._slow: set[int] = set()
         """Data loaders that a GPU has waited for."""
-        self._shortest: dict[int, float] = {}
-        """Group of twins -> the shortest micro-batch of a GPU that did not wait, in seconds."""
+        self._shortest = np.full(len(candidates), math.inf)
+        """By group of twins: the shortest micro-batch of a GPU that did not wait, in seconds."""
 
     def note(self, index: int, data_share: float, seconds: float) -> None:
         """Learn from a measured candidate that did not wait for the host's launches.
@@ -44,19 +44,16 @@ class Loaders:
         """
         if data_share > NOTICED_DATA_SHARE:
             self._slow.add(int(self._loaders[index]))
-            return
-        group = int(self._twins[index])
-        self._shortest[group] = min(seconds, self._shortest.get(group, math.inf))
+        else:
+            np.minimum.at(self._shortest, self._twins[index], seconds)
 
     def least_seconds(self) -> Array:
         """Lower bounds of the seconds of a micro-batch, 0 if there is none, shape (candidates,).
 
         Where the GPU did not wait for data, another data loader cannot make it faster.
         """
-        least = np.zeros(len(self._twins))
-        for group, shortest in self._shortest.items():
-            least[self._twins == group] = shortest * math.exp(-_NOISE)
-        return least
+        least = self._shortest[self._twins] * math.exp(-_NOISE)
+        return np.nan_to_num(least, posinf=0.0)
 
     def wait_for_a_twin(self, log_speed: Array, can_run: Mask, measured: Iterable[int]) -> Mask:
         """Whether a candidate waits for the trial of a twin, shape (candidates,).

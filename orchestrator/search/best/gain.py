@@ -70,8 +70,6 @@ class RemainingGain:
 
 def probability_to_fit(posterior: Posterior, budget_bytes: float) -> Array:
     """Probability that each candidate needs at most the budget, shape (candidates,)."""
-    if math.isinf(budget_bytes):
-        return np.ones(len(posterior.log_memory))
     # The logarithm of the memory is normally distributed. Measured memory has no deviation, so a
     # tiny one keeps the division valid.
     room = math.log(budget_bytes) - posterior.log_memory
@@ -112,9 +110,7 @@ def expected_gains(
     deviation = np.maximum(deviation, 1e-9)
     score = mean / deviation
     density = np.exp(-(score**2) / 2) / math.sqrt(2 * math.pi)
-    below = np.zeros(len(score))
-    below[is_open] = _normal_cdf(score[is_open])
-    improvement = deviation * (score * below + density)
+    improvement = deviation * (score * _normal_cdf(score) + density)
     improvement = np.minimum(improvement, np.maximum(_largest_gains(posterior, incumbent), 0.0))
     # A candidate that does not fit or does not run gains nothing.
     return np.asarray(rounded(is_open * improvement * fits * posterior.works))
@@ -165,7 +161,10 @@ def remaining_gain(
             expected=math.inf, at_most=math.inf, probability_any_fits=any_fits, values=gains
         )
     mean, covariance = _ratios(posterior, shortlist, incumbent)
-    ratios = _sampled(mean, covariance, generator)
+    # Rounding can make an eigenvalue slightly negative.
+    ratios = generator.multivariate_normal(
+        mean, covariance, _SAMPLES, check_valid="ignore", method="eigh"
+    )
     ratios = np.minimum(ratios, _largest_gains(posterior, incumbent)[shortlist])
     ratios = np.where(is_feasible, ratios, 0.0)
     values[shortlist] = rounded(_values(np.maximum(ratios, 0.0), gains[shortlist], covariance))
@@ -207,8 +206,6 @@ def _feasible(
     draws = generator.random((_SAMPLES, len(posterior.choice_works)))
     is_working = draws < posterior.choice_works
     runs = is_working[:, posterior.choices[rows]].all(axis=2)
-    if math.isinf(budget_bytes):
-        return np.asarray(runs)
     # A normal error as the sum of a common part and an independent part; their variances add to 1.
     shared = generator.standard_normal((_SAMPLES, 1)) * math.sqrt(_SHARED_MEMORY_ERROR)
     independent = generator.standard_normal((_SAMPLES, len(rows)))
@@ -233,25 +230,14 @@ def _ratios(posterior: Posterior, rows: Indices, incumbent: int) -> tuple[Array,
     return posterior.log_speed[rows] - posterior.log_speed[incumbent], of_ratios
 
 
-def _sampled(mean: Array, covariance: Array, generator: np.random.Generator) -> Array:
-    # A root of the covariance turns independent normal draws into correlated ones. Rounding can
-    # make an eigenvalue slightly negative; it counts as zero.
-    values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
-    root = vectors * np.sqrt(np.maximum(values, 0.0))
-    normal = generator.standard_normal((_SAMPLES, len(mean)))
-    return np.asarray(mean + normal @ root.T)
-
-
 def _normal_cdf(scores: Array) -> Array:
     return np.asarray([0.5 * math.erfc(-score / math.sqrt(2)) for score in scores.tolist()])
 
 
 def fastest_of(posterior: Posterior, candidates: Sequence[int], budget_bytes: float) -> int | None:
     """The candidate with the highest expected speed among those that fit; None if none fits."""
-    fitting = []
-    for index in candidates:
-        if math.isinf(budget_bytes) or posterior.log_memory[index] <= math.log(budget_bytes):
-            fitting.append(index)
+    limit = math.log(budget_bytes)
+    fitting = [index for index in candidates if posterior.log_memory[index] <= limit]
     return max(fitting, key=posterior.log_speed.__getitem__, default=None)
 
 

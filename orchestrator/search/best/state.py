@@ -59,10 +59,10 @@ class SearchState:
             candidate.curve.of_memory for candidate in candidates
         )
         self.loaders = Loaders(candidates)
-        self._host_seconds: dict[int, float] = {}
-        """Curve -> the shortest micro-batch that waited for the host, in seconds."""
-        self._smallest_too_large: dict[int, float] = {}
-        """Curve of memory -> the smallest micro-batch that ran out of memory."""
+        self._host_seconds = np.full(len(candidates), math.inf)
+        """By curve: the shortest micro-batch that waited for the host, in seconds."""
+        self._smallest_too_large = np.full(len(candidates), math.inf)
+        """By curve of memory: the smallest micro-batch that ran out of memory."""
 
     def note(self, index: int, record: TrialRecord) -> None:
         """Learn from the record of a trial. ``index`` is the trial's candidate."""
@@ -82,9 +82,7 @@ class SearchState:
             observation = self._observation(index, measurement)
             self._times.observe(index, observation)
             if observation.branch == Branch.HOST_BOUND:
-                curve = int(self._curves[index])
-                shortest = self._host_seconds.get(curve, math.inf)
-                self._host_seconds[curve] = min(shortest, observation.cost)
+                np.minimum.at(self._host_seconds, self._curves[index], observation.cost)
             else:
                 self.loaders.note(index, measurement.data_share, observation.cost)
 
@@ -103,9 +101,8 @@ class SearchState:
     def _ran_out(self, index: int) -> None:
         if self.device_bytes:
             self._memory.ran_out(index, self.device_bytes)
-        curve = int(self._memory_curves[index])
-        smallest = self._smallest_too_large.get(curve, np.inf)
-        self._smallest_too_large[curve] = min(smallest, self._sizes[index])
+        curve = self._memory_curves[index]
+        np.minimum.at(self._smallest_too_large, curve, self._sizes[index])
 
     @property
     def too_large(self) -> Mask:
@@ -113,10 +110,7 @@ class SearchState:
 
         The data loader and the loop may differ. Shape (candidates,).
         """
-        too_large = np.zeros(len(self.candidates), bool)
-        for curve, smallest in self._smallest_too_large.items():
-            too_large |= (self._memory_curves == curve) & (self._sizes >= smallest)
-        return too_large
+        return np.asarray(self._sizes >= self._smallest_too_large[self._memory_curves])
 
     @property
     def cannot_run(self) -> Mask:
@@ -156,11 +150,10 @@ class SearchState:
         So no micro-batch of the curve takes less time. Other techniques change the host's time, but
         a data loader changes nothing where the GPU did not wait for data.
         """
-        elsewhere = min(self._host_seconds.values(), default=0.0) * math.exp(-_HOST_ELSEWHERE)
-        seconds = np.full(len(self._sizes), elsewhere)
-        for curve, shortest in self._host_seconds.items():
-            seconds[self._curves == curve] = shortest * math.exp(-_HOST_NOISE)
-        seconds = np.maximum(seconds, self.loaders.least_seconds())
+        on_curve = self._host_seconds[self._curves] * math.exp(-_HOST_NOISE)
+        elsewhere = self._host_seconds.min() * math.exp(-_HOST_ELSEWHERE)
+        seconds = np.where(np.isinf(on_curve), elsewhere, on_curve)
+        seconds = np.maximum(np.nan_to_num(seconds, posinf=0.0), self.loaders.least_seconds())
         # Without any bound the time is 0, and the speed infinite.
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self._sizes / seconds))

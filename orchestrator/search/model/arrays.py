@@ -1,6 +1,7 @@
-"""Array types, numbers for things, and rounding that keeps decisions equal on every machine."""
+"""Array types, numbers for things, kernels of groups, and rounding that keeps decisions equal on
+every machine."""
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -9,6 +10,8 @@ from numpy.typing import NDArray
 Array = NDArray[np.floating[Any]]
 Indices = NDArray[np.int64]
 Mask = NDArray[np.bool_]
+Kernel = Callable[[Indices, Indices], Array]
+"""Figures of pairs of groups, in the shape to which both are broadcast; parts come before it."""
 T = TypeVar("T", bound=Hashable)
 
 
@@ -22,6 +25,16 @@ class Numbering(dict[T, int]):
     def of(self, items: Iterable[T]) -> Indices:
         """The numbers of items, shape (items,)."""
         return np.array([self[item] for item in items], int)
+
+
+def between(kernel: Kernel, group_of: Indices, rows: Indices, columns: Indices) -> Array:
+    """The kernel between the groups of items, shape (..., rows, columns).
+
+    It is computed once for each pair of groups.
+    """
+    groups, row_numbers = np.unique(group_of[rows], return_inverse=True)
+    others, column_numbers = np.unique(group_of[columns], return_inverse=True)
+    return np.asarray(kernel(groups[:, None], others)[..., row_numbers[:, None], column_numbers])
 
 
 def rounded(logarithms: Array) -> Array:

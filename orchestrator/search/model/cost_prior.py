@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from jobs.spec import Choice
-from orchestrator.search.model.arrays import Array, Indices, Numbering
+from orchestrator.search.model.arrays import Array, Indices, Numbering, between
 from orchestrator.search.model.candidates import OPTIMIZER, Candidate, OptimizerFamily
 from orchestrator.search.model.curve_prior import SCALES, CurvePrior
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
@@ -78,25 +78,17 @@ class CostPrior:
         ``derivatives`` are those of all candidates, as ``PerformanceModel.derivatives`` has them.
         """
         # Linearized, Cov(cost a, cost b) is the sum over all pairs of parameters of derivative ·
-        # derivative · covariance. It is computed once for each pair of curves, because candidates
-        # of the same curve have equal parameters.
-        curves, row_numbers = self._distinct_curves(rows)
-        others, column_numbers = self._distinct_curves(columns)
-        blocks = self._blocks(curves[:, None], others)
-        covariance = np.zeros((len(rows), len(columns)))
-        for one, other in np.argwhere(self._common):
-            of_pair = blocks[one, other][row_numbers][:, column_numbers]
-            covariance += of_pair * np.outer(derivatives[one, rows], derivatives[other, columns])
+        # derivative · covariance. Candidates of the same curve have equal parameters.
+        of_rows, of_columns = derivatives[:3, rows, None], derivatives[:3, columns]
+        blocks = between(self._blocks, self.curves.curve_of, rows, columns)
+        covariance = np.einsum("i...,ij...,j...->...", of_rows, blocks, of_columns)
         # Candidates with the same optimizer share its extra.
         is_same_family = self.families[rows][:, None] == self.families[columns]
         extras = self._extra_errors(derivatives)
         return np.asarray(covariance + is_same_family * np.outer(extras[rows], extras[columns]))
 
     def variances(self, derivatives: Array) -> Array:
-        """The diagonal of ``between`` for all candidates, shape (candidates,).
-
-        The whole matrix would be too large.
-        """
+        """The diagonal of ``between`` for all candidates, shape (candidates,)."""
         every = np.arange(self.curves.count)
         blocks = self._blocks(every, every)[:, :, self.curves.curve_of]
         variances = np.einsum("ic,ijc,jc->c", derivatives[:3], blocks, derivatives[:3])
@@ -108,16 +100,9 @@ class CostPrior:
         A squared-exponential kernel over the logarithm (base 2) of the micro-batch, times a factor
         for each choice in which two curves differ.
         """
-        curves, row_numbers = self._distinct_curves(rows)
-        others, column_numbers = self._distinct_curves(columns)
-        differing = self.curves.differing(curves[:, None], others)[row_numbers][:, column_numbers]
+        differing = between(self.curves.differing, self.curves.curve_of, rows, columns)
         octaves = np.log2(self.sizes[rows])[:, None] - np.log2(self.sizes[columns])
         return np.asarray(SCALES.misfit_per_choice**differing * np.exp(-(octaves**2) / 2))
-
-    def _distinct_curves(self, rows: Indices) -> tuple[Indices, Indices]:
-        """The curves of candidates, and for each candidate the position of its own."""
-        curves, numbers = np.unique(self.curves.curve_of[rows], return_inverse=True)
-        return curves, numbers
 
     def _extra_errors(self, derivatives: Array) -> Array:
         """Standard deviation of each cost by the extra of its optimizer, shape (candidates,)."""

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from orchestrator.search.model.arrays import Array, Indices, Mask, Numbering
+from orchestrator.search.model.arrays import Array, Indices, Mask, Numbering, between
 from orchestrator.search.model.candidates import Candidate, Curve
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.memory.curve_choices import curve_choices
@@ -164,21 +164,21 @@ class PredictedMemory:
         as the optimizer cause in all memory. Two curves share the errors of the choices in which
         both differ from their lenders.
         """
-        curves, row_numbers = np.unique(self.curves[rows], return_inverse=True)
-        others, column_numbers = np.unique(self.curves[columns], return_inverse=True)
-        covariance = np.zeros((len(curves), len(others)))
-        for axis in self._choices.axes(of_samples=of_samples):
-            left, right = self._changed[curves, axis], self._changed[others, axis]
-            # The index -1 selects the appended zeros.
-            covariance += self._choices.covariances[axis][left[:, None], right]
-        return np.asarray(covariance[row_numbers][:, column_numbers])
+        return between(partial(self._shared, of_samples), self.curves, rows, columns)
 
     def variances(self, *, of_samples: bool) -> Array:
         """The diagonal of ``covariance`` for all candidates, shape (candidates,)."""
-        variances = np.zeros(len(self._members))
+        every = np.arange(len(self._members))
+        return self._shared(of_samples, every, every)[self.curves]
+
+    def _shared(self, of_samples: bool, left: Indices, right: Indices) -> Array:
+        """Covariance of these errors between curves, in the shape to which both are broadcast."""
+        covariance = np.zeros(np.broadcast_shapes(left.shape, right.shape))
         for axis in self._choices.axes(of_samples=of_samples):
-            variances += np.diag(self._choices.covariances[axis])[self._changed[:, axis]]
-        return np.asarray(variances[self.curves])
+            # The index -1 selects the appended zeros.
+            changed = self._changed[:, axis]
+            covariance += self._choices.covariances[axis][changed[left], changed[right]]
+        return covariance
 
     def _without_loss(self, lines: Lines) -> Lines:
         """The predictions of each curve with the loss that needs the least, at its own sizes."""
