@@ -5,5 +5,4 @@ measured_sizes.py  what was measured so far
 largest_size.py    toward the largest micro-batch that fits
 fastest_size.py    toward the fastest micro-batch, and the saturation
 accumulation.py    toward an effective batch
-scaling_fit.py     how memory and speed scale with the micro-batch
 """

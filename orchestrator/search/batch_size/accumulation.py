@@ -1,11 +1,18 @@
 """Toward an effective batch: which split of it into accumulated micro-batches to measure next."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+
+import numpy as np
 
 from orchestrator.analysis.batch_size import BatchMeasurement, fastest
-from orchestrator.search.batch_size.measured_sizes import FAILED_BY_ITS_SIZE, Batch, MeasuredSizes
-from orchestrator.search.batch_size.scaling_fit import accumulated_speed, optimizer_seconds
+from orchestrator.search.batch_size.measured_sizes import (
+    FAILED_BY_ITS_SIZE,
+    Batch,
+    MeasuredSizes,
+    Speeds,
+)
+from orchestrator.search.model.cost_line import CostLine
 
 Splits = Mapping[Batch, BatchMeasurement]
 """Batches with the same effective batch -> their measurements."""
@@ -71,3 +78,51 @@ def _largest_to_accumulate(splits: Splits) -> float:
             has_shared_reason = measurement.outcome not in FAILED_BY_ITS_SIZE
             limit = 0 if has_shared_reason else min(limit, split.micro_batch - 1)
     return limit
+
+
+def accumulated_speed(
+    speeds: Speeds, micro_batch: int, accumulation: int, optimizer_seconds: float = 0.0
+) -> float:
+    """Predicted samples per second with accumulation, from speeds without accumulation.
+
+    A step of n passes runs its optimizer once: seconds = n × (pass - optimizer) + optimizer. The
+    optimizer's time is at most what a pass takes beyond the time of its samples. One sample takes
+    as long as at large sizes.
+    """
+    seconds = pass_seconds(speeds, micro_batch)
+    of_samples = micro_batch * _seconds(speeds).slope
+    once = min(optimizer_seconds, max(0.0, seconds - of_samples))
+    return micro_batch * accumulation / (accumulation * (seconds - once) + once)
+
+
+def optimizer_seconds(speeds: Speeds, accumulated: Iterable[BatchMeasurement]) -> float:
+    """An upper bound of the seconds that a step spends on its optimizer.
+
+    There are two kinds of bounds: the time of a large size without that of its samples, and the
+    time that measured accumulation saved.
+    """
+    line = _seconds(speeds)
+    bounds = [float(line.costs[-1] - line.slope * line.sizes[-1])]
+    for own in accumulated:
+        # n steps without accumulation run the optimizer n times, and one with n passes runs it
+        # once. So the saved time is n - 1 times that of the optimizer.
+        unsaved = own.accumulation * pass_seconds(speeds, own.micro_batch)
+        taken = own.micro_batch * own.accumulation / own.speed
+        bounds.append((unsaved - taken) / (own.accumulation - 1))
+    return max(0.0, min(bounds))
+
+
+def _seconds(speeds: Speeds) -> CostLine:
+    """The seconds of a step without accumulation."""
+    return CostLine.of({size: size / speed for size, speed in speeds.items()})
+
+
+def pass_seconds(speeds: Speeds, micro_batch: int) -> float:
+    """Predicted seconds of a step without accumulation, linear between measured sizes.
+
+    Below the smallest size, a step takes as long as at that size. Above the largest, samples per
+    second stay constant.
+    """
+    line = _seconds(speeds)
+    seconds = float(np.interp(micro_batch, line.sizes, line.costs))
+    return seconds * max(1.0, micro_batch / float(line.sizes[-1]))

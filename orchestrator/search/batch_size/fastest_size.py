@@ -6,8 +6,7 @@ from itertools import pairwise
 
 from orchestrator.analysis.batch_size import fastest, saturation
 from orchestrator.search.batch_size.largest_size import ALIGNMENT, GROWTH
-from orchestrator.search.batch_size.measured_sizes import MeasuredSizes
-from orchestrator.search.batch_size.scaling_fit import Curve, size_of_speed
+from orchestrator.search.batch_size.measured_sizes import MeasuredSizes, Speeds
 
 _NEIGHBOR_RATIO = 2.0
 """The measured neighbors of the fastest size are within this ratio of it."""
@@ -64,7 +63,7 @@ def near_saturation(sizes: MeasuredSizes, tolerance: float) -> Iterator[int]:
                 yield size
 
 
-def _predicted_saturation(speeds: Curve, below: int, above: int, saturated: float) -> float:
+def _predicted_saturation(speeds: Speeds, below: int, above: int, saturated: float) -> float:
     """Where a speed between those of two sizes is reached.
 
     A size just above the slow one would be slow as well, so the prediction is moved up.
@@ -82,3 +81,17 @@ def _size_near(wanted: float, below: int, above: int) -> list[int]:
         size = math.ceil(wanted / unit) * unit
         candidates += [size, size - unit]
     return [size for size in candidates if below < size < above][:1]
+
+
+def size_of_speed(speeds: Speeds, below: int, above: int, wanted: float) -> float:
+    """The micro-batch between two measured ones that is predicted to reach a speed between theirs.
+
+    Each pass has a fixed cost, which its samples share: seconds per sample = per_pass / micro-batch
+    + per_sample.
+    """
+    # Compute the two costs from two measured sizes. Then solve the formula for the micro-batch.
+    slow = 1 / speeds[below]
+    fast = 1 / speeds[above]
+    per_pass = (slow - fast) / (1 / below - 1 / above)
+    per_sample = fast - per_pass / above
+    return per_pass / (1 / wanted - per_sample)

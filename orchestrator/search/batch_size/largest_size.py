@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from jobs.record import Outcome
 from orchestrator.search.batch_size.measured_sizes import MeasuredSizes
-from orchestrator.search.batch_size.scaling_fit import largest_within
+from orchestrator.search.model.cost_line import CostLine
 
 ALIGNMENT = 8
 """Sizes are multiples of this if there is a choice, because tensor cores work on such tiles."""
@@ -89,7 +89,7 @@ class LargestSize:
         if limit == math.inf:
             return low * GROWTH
         if len(memory) > 1:
-            return largest_within(memory, limit)
+            return CostLine.of(memory).largest_within(limit)
         # One size: proportional memory is an upper bound, because weights take memory before any
         # sample does.
         surely_fits = int(low * limit / memory[low])

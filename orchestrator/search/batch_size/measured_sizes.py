@@ -1,6 +1,7 @@
 """The batches that were measured so far of one technique set, and what follows from them."""
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from jobs.record import Outcome, TrialRecord
@@ -9,6 +10,10 @@ from orchestrator.analysis.repeatability import UNKNOWN_ERROR, speed_error
 
 FAILED_BY_ITS_SIZE = (Outcome.OK, *OUT_OF_MEMORY, Outcome.CRASHED)
 """Outcomes of a batch that does not fit, after which a smaller batch may fit."""
+
+
+Speeds = Mapping[int, float]
+"""Micro-batch -> samples per second, as measured without accumulation."""
 
 
 class Batch(NamedTuple):
@@ -38,8 +43,8 @@ class MeasuredSizes(dict[Batch, BatchMeasurement]):
         return max(self.fitting, default=0)
 
     @property
-    def speeds(self) -> dict[int, float]:
-        """Samples per second of the sizes that fit."""
+    def speeds(self) -> Speeds:
+        """Those of the sizes that fit."""
         return {size: own.speed for size, own in self.fitting.items()}
 
     @property

@@ -18,7 +18,7 @@ from orchestrator.analysis.batch_size import (
     margin_bytes,
 )
 from orchestrator.search.base import Search
-from orchestrator.search.batch_size.accumulation import promising_split
+from orchestrator.search.batch_size.accumulation import pass_seconds, promising_split
 from orchestrator.search.batch_size.fastest_size import near_fastest, near_saturation
 from orchestrator.search.batch_size.largest_size import LargestSize
 from orchestrator.search.batch_size.measured_sizes import (
@@ -27,7 +27,7 @@ from orchestrator.search.batch_size.measured_sizes import (
     MeasuredSizes,
     measurement_of,
 )
-from orchestrator.search.batch_size.scaling_fit import bytes_at, pass_seconds
+from orchestrator.search.model.cost_line import CostLine
 
 MakeTrial = Callable[[int, int], TrialSpec | TrialRecord]
 """Makes the trial of a micro-batch and an accumulation, or the record of why it cannot run."""
@@ -204,7 +204,7 @@ class BatchSizeSearch(Search):
         largest = self._sizes.largest
         if not largest or len(memory) < 2:
             return None
-        return bytes_at(memory, largest + 1)
+        return float(CostLine.of(memory).at(largest + 1))
 
 
 def _with_steps(spec: TrialSpec, steps: int | None) -> TrialSpec:

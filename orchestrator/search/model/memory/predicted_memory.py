@@ -1,61 +1,17 @@
 """Predicted memory of every candidate of a plan, interpolated from predictions of a few."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 
 from orchestrator.search.model.arrays import Array, Indices, Mask, Numbering, between
 from orchestrator.search.model.candidates import Candidate, Curve
+from orchestrator.search.model.cost_line import CostLine
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.memory.curve_choices import curve_choices
 
-_USUAL_BASE = 0.5
-"""Share of a prediction that does not depend on the micro-batch, if only one was predicted."""
-
-
-@dataclass(frozen=True)
-class MemoryLine:
-    """The memory of a set of techniques as a line: a base, and bytes for each sample."""
-
-    sizes: Array
-    """Micro-batches, ascending, shape (sizes,)."""
-    sizes_bytes: Array
-    """Bytes at each of them, shape (sizes,)."""
-
-    def at(self, wanted: Array) -> Array:
-        """Bytes at other micro-batches: linear between known ones, and beyond the last two.
-
-        Below the smallest known micro-batch it is that one's bytes. Above the largest, it never
-        falls.
-        """
-        values = np.interp(wanted, self.sizes, self.sizes_bytes)
-        if len(self.sizes) < 2:
-            return np.asarray(values)
-        grown = max(0.0, self.sizes_bytes[-1] - self.sizes_bytes[-2])
-        slope = grown / (self.sizes[-1] - self.sizes[-2])
-        beyond = np.maximum(wanted - self.sizes[-1], 0.0)
-        return np.asarray(values + slope * beyond)
-
-    @cached_property
-    def base(self) -> float:
-        """Bytes that do not depend on the micro-batch: where the line meets zero.
-
-        The slope is the median of the slopes of all pairs (Theil, 1950; Sen, 1968), because single
-        predictions are off the line, by what the allocator keeps in its cache.
-        """
-        smallest = float(self.sizes_bytes[0])
-        if len(self.sizes) < 2:
-            return _USUAL_BASE * smallest
-        first, second = np.triu_indices(len(self.sizes), k=1)
-        slopes = self.sizes_bytes[second] - self.sizes_bytes[first]
-        slopes = slopes / (self.sizes[second] - self.sizes[first])
-        base = np.median(self.sizes_bytes - np.median(slopes) * self.sizes)
-        return float(np.clip(base, 0.0, smallest))
-
-
-Lines = Mapping[int, MemoryLine]
+Lines = Mapping[int, CostLine]
 """Curve -> its predictions."""
 
 
@@ -187,7 +143,7 @@ class PredictedMemory:
             for curve in group:
                 sizes = lines[curve].sizes
                 least_bytes = np.min([lines[other].at(sizes) for other in group], axis=0)
-                least[curve] = MemoryLine(sizes, least_bytes)
+                least[curve] = CostLine(sizes, least_bytes)
         return least
 
     def _floors(self, lines: Lines) -> Mapping[int, float]:
@@ -197,7 +153,7 @@ class PredictedMemory:
         """
         floors: dict[int, float] = {}
         for group in self._choices.groups(lines, ~self._choices.is_of_samples):
-            smallest = min(float(lines[curve].sizes_bytes.min()) for curve in group)
+            smallest = min(float(lines[curve].costs.min()) for curve in group)
             floors |= dict.fromkeys(group, smallest)
         return floors
 
@@ -213,7 +169,5 @@ class PredictedMemory:
             # One micro-batch does not show how memory grows. It is used only if the curve has no
             # other.
             if by_size and (len(by_size) > 1 or len(np.unique(self._sizes[rows])) == 1):
-                sizes = sorted(by_size)
-                sizes_bytes = np.array([by_size[size] for size in sizes])
-                lines[curve] = MemoryLine(np.array(sizes), sizes_bytes)
+                lines[curve] = CostLine.of(by_size)
         return lines

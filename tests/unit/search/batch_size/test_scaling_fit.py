@@ -4,15 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.search.batch_size.measured_sizes import measurement_of
-from orchestrator.search.batch_size.scaling_fit import (
+from orchestrator.search.batch_size.accumulation import (
     accumulated_speed,
-    bytes_at,
-    largest_within,
     optimizer_seconds,
     pass_seconds,
-    size_of_speed,
 )
+from orchestrator.search.batch_size.fastest_size import size_of_speed
+from orchestrator.search.batch_size.measured_sizes import measurement_of
+from orchestrator.search.model.cost_line import CostLine
 from tests.support.devices import Device, make_trial
 
 
@@ -20,12 +19,13 @@ from tests.support.devices import Device, make_trial
     base=st.floats(1, 1e4),
     sample=st.floats(1, 1e3),
     sizes=st.sets(st.integers(1, 512), min_size=2),
-    limit=st.floats(1, 1e6),
+    room=st.floats(0, 1e6),
 )
-def test_affine_memory_is_extended_exactly(base, sample, sizes, limit):
-    memory = {size: base + sample * size for size in sizes}
-    assert bytes_at(memory, 1000) == pytest.approx(base + sample * 1000, rel=1e-6)
-    largest = largest_within(memory, limit)
+def test_affine_memory_is_extended_exactly(base, sample, sizes, room):
+    line = CostLine.of({size: base + sample * size for size in sizes})
+    assert line.at(1000) == pytest.approx(base + sample * 1000, rel=1e-6)
+    limit = float(line.costs[0]) + room
+    largest = line.largest_within(limit)
     assert base + sample * (largest - 1e-3) <= limit <= base + sample * (largest + 1 + 1e-3)
 
 

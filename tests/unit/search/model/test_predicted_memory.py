@@ -8,9 +8,10 @@ import pytest
 
 from jobs.spec import TrialSpec
 from orchestrator.search.model.candidates import candidates_of
+from orchestrator.search.model.cost_line import CostLine
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.effects.unrecorded import Effect
-from orchestrator.search.model.memory.predicted_memory import MemoryLine, PredictedMemory
+from orchestrator.search.model.memory.predicted_memory import PredictedMemory
 from orchestrator.units import GIB
 from tests.benchmarks.grids import grid_of
 
@@ -123,7 +124,7 @@ def test_predicted_memory_of_the_only_size_is_used_whatever_feeds_it():
     [(14.0, [10.0, 12.0, 22.0]), (9.0, [10.0, 9.5, 9.0])],
 )
 def test_line_goes_on_beyond_the_largest_micro_batch_but_never_falls(largest, expected):
-    line = MemoryLine(np.array([4.0, 8.0]), np.array([10.0, largest]))
+    line = CostLine(np.array([4.0, 8.0]), np.array([10.0, largest]))
     assert line.at(np.array([2.0, 6.0, 16.0])) == pytest.approx(expected)
 
 
@@ -140,4 +141,4 @@ def test_line_goes_on_beyond_the_largest_micro_batch_but_never_falls(largest, ex
     ],
 )
 def test_base_is_where_the_line_meets_zero(sizes, sizes_bytes, base):
-    assert MemoryLine(np.array(sizes), np.array(sizes_bytes)).base == pytest.approx(base)
+    assert CostLine(np.array(sizes), np.array(sizes_bytes)).base == pytest.approx(base)
