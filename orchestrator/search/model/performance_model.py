@@ -99,20 +99,18 @@ class PerformanceModel:
         return np.asarray(np.array([1 - line_share, *(line_share * shares), of_extra]) / factor)
 
     def branch_violations(self, parameters: Array) -> Array:
-        """By how many deviations the parameters contradict measured branches, shape (violations,).
+        """By how many deviations the parameters contradict measured branches, shape (candidates,).
 
         A branch is contradicted if the other one is higher.
         """
-        excess = self._branch_excess(parameters)
-        return np.asarray(excess[excess > 0] / _BRANCH_SLACK)
+        return np.asarray(np.maximum(self._branch_excess(parameters), 0.0) / _BRANCH_SLACK)
 
     def branch_jacobian(self, parameters: Array) -> Array:
-        """Derivatives of the violations by the parameters, shape (violations, parameters)."""
+        """Derivatives of the violations by the parameters, shape (candidates, parameters)."""
         _, _, shares = self._branches(parameters)
-        sign = self.branches / _BRANCH_SLACK
-        by_part = np.array([-sign, *(sign * shares)])
         is_violated = self._branch_excess(parameters) > 0
-        return np.asarray(self._by_parameter(by_part, len(parameters))[is_violated])
+        sign = is_violated * self.branches / _BRANCH_SLACK
+        return self._by_parameter(np.array([-sign, *(sign * shares)]), len(parameters))
 
     def _branches(self, parameters: Array) -> tuple[Array, Array, Array]:
         """Each candidate's floor and line, and the shares of base and slope in the line.
