@@ -34,7 +34,8 @@ def between(kernel: Kernel, group_of: Indices, rows: Indices, columns: Indices) 
     """
     groups, row_numbers = np.unique(group_of[rows], return_inverse=True)
     others, column_numbers = np.unique(group_of[columns], return_inverse=True)
-    return np.asarray(kernel(groups[:, None], others)[..., row_numbers[:, None], column_numbers])
+    of_groups = kernel(groups[:, None], others)
+    return np.asarray(of_groups.take(row_numbers, axis=-2).take(column_numbers, axis=-1))
 
 
 def rounded(logarithms: Array) -> Array:

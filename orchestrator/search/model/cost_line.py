@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Self
 
 import numpy as np
@@ -59,7 +60,7 @@ class CostLine:
         grown = self.costs[-1] - self.costs[other]
         return max(0.0, float(grown / (self.sizes[-1] - self.sizes[other])))
 
-    @property
+    @cached_property
     def base(self) -> float:
         """The cost that does not depend on the micro-batch: where the line meets zero.
 

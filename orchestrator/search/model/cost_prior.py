@@ -29,23 +29,17 @@ class CostPrior:
         self._weights, self._common = _covariances_of_parts(is_time=is_time)
         self.sizes = np.array([candidate.micro_batch for candidate in candidates], float)
         families: Numbering[OptimizerFamily] = Numbering()
-        self.families: Indices = np.full(len(candidates), -1)
+        self.families = np.array([_family_number(own, families, is_time) for own in candidates])
         """Index of each candidate's optimizer family; -1 for the plan's first optimizer."""
-        for index, candidate in enumerate(candidates):
-            if not candidate.has_reference_optimizer:
-                self.families[index] = families[candidate.optimizer_family(is_time=is_time)]
-        self.extra_means = np.zeros(len(families))
-        """Expected extra of each family, as a share of the smallest measured cost."""
-        self._extra_deviations = np.full(len(families), SCALES.extra)
-        self.extra_shares = np.ones(len(candidates))
+        reference = candidates[0].trials[0].choices.get(OPTIMIZER)
+        extras = [_expected_extra(own, reference, priors, is_time) for own in families]
+        self.extra_means, self._extra_deviations = np.reshape(extras, (-1, 2)).T
+        """Expected extra of each family and its deviation, as shares of the smallest measured
+        cost."""
+        # The passes of a step share the optimizer's time. Memory is always paid in full.
+        passes = [candidate.accumulation if is_time else 1 for candidate in candidates]
+        self.extra_shares = 1 / np.array(passes)
         """Share of an extra that one micro-batch pays, shape (candidates,)."""
-        if is_time:
-            reference = candidates[0].trials[0].choices.get(OPTIMIZER)
-            for number, family in enumerate(families):
-                extra = _recorded_extra(family, reference, priors)
-                self.extra_means[number], self._extra_deviations[number] = extra
-            # The passes of a step share the optimizer's time. Memory is always paid in full.
-            self.extra_shares /= [candidate.accumulation for candidate in candidates]
 
     def of_parameters(self, curves: Indices) -> Array:
         """Prior covariance of all parameters of the law for some curves.
@@ -128,12 +122,20 @@ def _covariances_of_parts(*, is_time: bool) -> tuple[Array, Array]:
     return weights, common
 
 
-def _recorded_extra(
-    family: OptimizerFamily, reference: Choice, priors: TechniquePriors
+def _family_number(
+    candidate: Candidate, families: Numbering[OptimizerFamily], is_time: bool
+) -> int:
+    if candidate.has_reference_optimizer:
+        return -1
+    return families[candidate.optimizer_family(is_time=is_time)]
+
+
+def _expected_extra(
+    family: OptimizerFamily, reference: Choice, priors: TechniquePriors, is_time: bool
 ) -> tuple[float, float]:
-    """Expected extra time of an optimizer and its deviation, relative to the smallest time."""
+    """Expected extra cost of an optimizer and its deviation; extra times may be recorded."""
     for axis, _, value in family[1]:
-        if axis == OPTIMIZER and priors.has(axis, value):
+        if is_time and axis == OPTIMIZER and priors.has(axis, value):
             effect = priors.between(axis, reference, value)
             deviation = min(SCALES.extra, max(SCALES.least_extra, effect.deviation))
             # A factor of the time was recorded; the extra is what it adds to a time of 1.
