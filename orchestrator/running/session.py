@@ -12,7 +12,7 @@ from orchestrator.running.close_reason import CloseReason, with_limit_rule
 from orchestrator.running.earlier_records import is_reusable
 from orchestrator.running.observers import Observer
 from orchestrator.search.base import Search
-from orchestrator.search.follow_up_trials import compared_trials
+from orchestrator.search.follow_up_plan import compared_trials
 from orchestrator.storage.run_folder import RunFolder, RunFolderError, RunFolderLostError
 from orchestrator.units import count
 

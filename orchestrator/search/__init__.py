@@ -9,8 +9,7 @@ grid.py              every planned trial, in order
 best/                the fastest in each budget, or at every memory, from few trials
 batch_size/          the largest micro-batch, the fastest, the saturation, and accumulation
 follow_ups.py        when a search has ended: a few more trials about its result
-follow_up_plan.py    which ones
-follow_up_trials.py  what each of them runs
+follow_up_plan.py    which ones, and what each of them runs
 round_robin.py       several searches as one
 per_gpu_model.py     one search per GPU model of a cluster
 """

@@ -9,7 +9,7 @@ from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults, load_dataset
 from orchestrator.analysis.follow_up_results import decisive_check
-from orchestrator.search.follow_up_trials import under_cap
+from orchestrator.search.follow_up_plan import under_cap
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import GIB
 from tests.gpu.shared import BERT_LARGE, gpu_marks, run_here

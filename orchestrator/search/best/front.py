@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 
 from jobs.record import TrialRecord
-from jobs.spec import TrialSpec
+from jobs.spec import TrainingRecipe, TrialSpec
 from orchestrator.analysis.pareto import pareto_front
 from orchestrator.search.best import skip_reasons
 from orchestrator.search.best.audit import Audit, Auditor, ExpectedTrial
 from orchestrator.search.best.budget_queries import BudgetQuery
 from orchestrator.search.best.gain import Posterior, fastest_of
 from orchestrator.search.best.search import BestSearch
-from orchestrator.search.model.arrays import Array, Indices, Mask
+from orchestrator.search.model.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.measurements import Measurement
@@ -88,7 +88,7 @@ class FrontierSearch(BestSearch):
         if self._auditor.is_awaited(index):
             measurement = self._state.measured.get(index)
             contradicts = measurement is not None and self._contradicts(index, measurement)
-            self._auditor.add_result(index, record.trial_id, measurement, contradicts)
+            self._auditor.add_result(index, measurement, contradicts=contradicts)
 
     def _queries(self) -> list[BudgetQuery]:
         """A query for each memory at which a recipe's front may have a point."""
@@ -159,21 +159,16 @@ class FrontierSearch(BestSearch):
 
     def _rivals(self, index: int) -> list[int]:
         """The other measured candidates of the same training recipe."""
-        recipe = self._candidates[index].training_recipe
-        return [
-            own
-            for own in self._state.measured
-            if own != index and self._candidates[own].training_recipe == recipe
-        ]
+        recipes = [candidate.training_recipe for candidate in self._candidates]
+        others = (own for own in self._state.measured if own != index)
+        return [own for own in others if recipes[own] == recipes[index]]
 
 
 def _masks_of_recipes(candidates: Sequence[Candidate]) -> dict[str, Mask]:
     """Every training recipe -> its candidates, shape (candidates,)."""
-    recipes = [candidate.training_recipe for candidate in candidates]
-    masks = {}
-    for number, recipe in enumerate(dict.fromkeys(recipes)):
-        masks[str(number)] = np.array([own == recipe for own in recipes])
-    return masks
+    recipes = Numbering[TrainingRecipe]()
+    numbers = recipes.of(candidate.training_recipe for candidate in candidates)
+    return {str(number): numbers == number for number in recipes.values()}
 
 
 def _memories(posterior: Posterior, candidates: Indices, tolerance: float) -> list[float]:
@@ -198,9 +193,6 @@ def _memories(posterior: Posterior, candidates: Indices, tolerance: float) -> li
 
 def _front(candidates: Indices, log_memory: Array, log_speed: Array) -> list[int]:
     """The candidates on the Pareto front of these figures."""
-    items = candidates.tolist()
-    objectives = (
-        dict(zip(items, (-log_memory[candidates]).tolist(), strict=True)).__getitem__,
-        dict(zip(items, log_speed[candidates].tolist(), strict=True)).__getitem__,
-    )
-    return list(pareto_front(items, objectives))
+    little_memory, speed = (-log_memory).tolist(), log_speed.tolist()
+    objectives = (little_memory.__getitem__, speed.__getitem__)
+    return list(pareto_front(candidates.tolist(), objectives))

@@ -4,7 +4,6 @@ candidates.py           groups the plan's configurations into curves
 measurements.py         the memory that a candidate needs, and the speed that it reaches
 cost_line.py            a cost along a curve, between and beyond the micro-batches where it is known
 observations.py         the measured costs as arrays, and which branch of the law they show
-varying_axes.py         the axes on which curves differ
 performance_model.py    the physical law of a cost
 parameter_fit.py        its most probable parameters
 curve_prior.py          the prior means and covariances of the parameters

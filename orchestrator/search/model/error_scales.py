@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -50,15 +50,8 @@ class Residuals:
 
     def of(self, rows: Indices) -> Residuals:
         """Those of some of the measurements."""
-        square = np.ix_(rows, rows)
-        return Residuals(
-            from_prior=self.from_prior[rows],
-            from_law=self.from_law[rows],
-            parameter_covariance=self.parameter_covariance[square],
-            misfit_kernel=self.misfit_kernel[square],
-            known_variances=self.known_variances[rows],
-            is_on_floor=self.is_on_floor[rows],
-        )
+        figures = ((own.name, getattr(self, own.name)) for own in fields(self))
+        return Residuals(**{name: own[np.ix_(*[rows] * own.ndim)] for name, own in figures})
 
     def covariance_without_noise(self, misfit: float) -> Array:
         """Covariance of the measured costs before their measurement, for a deviation of misfits."""

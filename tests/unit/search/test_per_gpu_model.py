@@ -9,7 +9,7 @@ from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.search.base import Search
 from orchestrator.search.best.search import BestSearch
-from orchestrator.search.follow_up_trials import tie_break
+from orchestrator.search.follow_up_plan import tie_break
 from orchestrator.search.grid import Grid
 from orchestrator.search.per_gpu_model import PerGpuModel, for_gpu_model, per_gpu_model
 from tests.conftest import build_tiny_spec

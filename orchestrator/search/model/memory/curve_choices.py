@@ -8,8 +8,8 @@ import numpy as np
 from jobs.techniques import AXES
 from orchestrator.search.model.arrays import Array, Indices, Mask
 from orchestrator.search.model.candidates import Curve
+from orchestrator.search.model.curve_prior import VaryingAxis, varying_axes
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
-from orchestrator.search.model.varying_axes import VaryingAxis, varying_axes
 
 _OF_ACTIVATIONS = ("activations", "attention", "batching", "compile", "experts", "kernels", "loss")
 """Axes that change the memory of the samples, and not that of weights and optimizer states."""
