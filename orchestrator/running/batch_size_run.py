@@ -18,7 +18,7 @@ from orchestrator.running.gpu_screening import screened_cluster
 from orchestrator.running.measurement import RunRequest, measure, run_description, slots_in_words
 from orchestrator.running.nodes import Cluster
 from orchestrator.search.batch_size.search import BatchSizeSearch
-from orchestrator.search.round_robin import RoundRobin
+from orchestrator.search.several import RoundRobin
 from orchestrator.storage.run_folder import RunFolder
 
 VERB = "batch_size"

@@ -11,8 +11,8 @@ from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.background_prediction import BackgroundPredictor
 from orchestrator.running.nodes import Cluster
 from orchestrator.search.base import Search
-from orchestrator.search.per_gpu_model import for_gpu_model
 from orchestrator.search.registry import SEARCHES, build_search
+from orchestrator.search.several import for_gpu_model
 
 MakePlan = Callable[[SweepConfig, bool], tuple[SweepConfig, Plan]]
 """Takes a configuration, and whether there is a GPU. Returns what is run, and its plan."""

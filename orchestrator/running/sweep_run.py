@@ -23,7 +23,7 @@ from orchestrator.running.planned_sweep import (
     planned_as_written,
     planned_sweep,
 )
-from orchestrator.search.per_gpu_model import per_gpu_model
+from orchestrator.search.several import per_gpu_model
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import count
 

@@ -10,6 +10,5 @@ best/                the fastest in each budget, or at every memory, from few tr
 batch_size/          the largest micro-batch, the fastest, the saturation, and accumulation
 follow_ups.py        when a search has ended: a few more trials about its result
 follow_up_plan.py    which ones, and what each of them runs
-round_robin.py       several searches as one
-per_gpu_model.py     one search per GPU model of a cluster
+several.py           several searches as one: in turn, or one per GPU model of a cluster
 """

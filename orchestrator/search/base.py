@@ -85,23 +85,3 @@ class Search(ABC):
         ``audit`` from a search that checks itself.
         """
         return {}
-
-
-class SeveralSearches(Search):
-    """Independent searches as one, which has skipped, has pending and considers what any has."""
-
-    def __init__(self, searches: Iterable[Search]) -> None:
-        self._all = tuple(searches)
-
-    @property
-    def exhausted(self) -> bool:
-        return all(search.exhausted for search in self._all)
-
-    def skipped(self) -> Iterable[TrialRecord]:
-        return [record for search in self._all for record in search.skipped()]
-
-    def pending(self) -> Iterable[TrialSpec]:
-        return [trial for search in self._all for trial in search.pending()]
-
-    def considers(self, spec: TrialSpec) -> bool:
-        return any(search.considers(spec) for search in self._all)

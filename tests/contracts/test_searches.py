@@ -20,9 +20,8 @@ from orchestrator.planning.settings import SweepConfig
 from orchestrator.search.base import Search
 from orchestrator.search.batch_size.search import BatchSizeSearch
 from orchestrator.search.grid import Grid
-from orchestrator.search.per_gpu_model import PerGpuModel
 from orchestrator.search.registry import build_search
-from orchestrator.search.round_robin import RoundRobin
+from orchestrator.search.several import PerGpuModel, RoundRobin
 from tests.conftest import build_tiny_spec
 from tests.support.devices import Device, make_trial
 

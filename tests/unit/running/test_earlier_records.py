@@ -11,7 +11,7 @@ from jobs.record import TrialRecord, with_provenance
 from jobs.spec import FollowUp, Purpose, TrialSpec
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.nodes import Cluster, NoSuchGpuError
-from orchestrator.search.per_gpu_model import for_gpu_model
+from orchestrator.search.several import for_gpu_model
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import read_run
 from tests.conftest import build_tiny_spec

@@ -20,7 +20,7 @@ from orchestrator.running.cluster.tune_callback import TuneCallback
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
-from orchestrator.search.per_gpu_model import for_gpu_model, per_gpu_model
+from orchestrator.search.several import for_gpu_model, per_gpu_model
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.support.fake_ray import node_of

@@ -1,5 +1,4 @@
-"""Searches of several GPU models as one: no model waits for another, each gets its own
-records."""
+"""Several searches as one: in turn, or one per GPU model, where no model waits for another."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -11,9 +10,9 @@ from orchestrator.search.base import Search
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.follow_up_plan import tie_break
 from orchestrator.search.grid import Grid
-from orchestrator.search.per_gpu_model import PerGpuModel, for_gpu_model, per_gpu_model
+from orchestrator.search.several import PerGpuModel, RoundRobin, for_gpu_model, per_gpu_model
 from tests.conftest import build_tiny_spec
-from tests.support.devices import make_trial
+from tests.support.devices import Device, make_trial
 
 PLAN = [build_tiny_spec(repeat=number) for number in range(12)]
 SLOTS = {"A100": 1, "H200": 3}
@@ -102,3 +101,14 @@ def test_per_gpu_model_keeps_the_answers_of_each_model_apart():
     assert summary["planned"] == 2
     assert summary["by_gpu_model"].keys() == {"A", "B"}
     assert len(summary["by_gpu_model"]["A"]["results"]) == 1
+
+
+def test_round_robin_asks_in_turn_and_goes_on_with_those_left():
+    searches = [Grid([make_trial(size, 1)]) for size in (1, 2)]
+    searches.append(Grid([make_trial(size, 1) for size in (4, 8, 16)]))
+    search, device, sizes = RoundRobin(searches), Device(), []
+    while (trial := search.ask()) is not None:
+        sizes.append(trial.micro_batch)
+        search.tell(device.run(trial))
+    assert sizes == [1, 2, 4, 8, 16]
+    assert search.exhausted

@@ -1,13 +1,58 @@
-"""One search per GPU model of a cluster: every configuration is measured once per model."""
+"""Several searches as one: in turn, or one for each GPU model of a cluster."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import Purpose, TrialSpec
-from orchestrator.search.base import Search, SeveralSearches
+from orchestrator.search.base import Search
+
+
+class SeveralSearches(Search):
+    """Independent searches as one, which has skipped, has pending and considers what any has."""
+
+    def __init__(self, searches: Iterable[Search]) -> None:
+        self._all = tuple(searches)
+
+    @property
+    def exhausted(self) -> bool:
+        return all(search.exhausted for search in self._all)
+
+    def skipped(self) -> Iterable[TrialRecord]:
+        return [record for search in self._all for record in search.skipped()]
+
+    def pending(self) -> Iterable[TrialSpec]:
+        return [trial for search in self._all for trial in search.pending()]
+
+    def considers(self, spec: TrialSpec) -> bool:
+        return any(search.considers(spec) for search in self._all)
+
+
+class RoundRobin(SeveralSearches):
+    """Asks the searches in turn: the one that gave a trial last is asked last.
+
+    Each search gets every record, and ignores records of trials that are not its own.
+    """
+
+    def __init__(self, searches: Iterable[Search]) -> None:
+        super().__init__(searches)
+        self._queue = deque(self._all)
+        """The search to ask next is first."""
+
+    def ask(self) -> TrialSpec | None:
+        for search in self._queue:
+            trial = search.ask()
+            if trial is not None:
+                self._queue.remove(search)
+                self._queue.append(search)
+                return trial
+        return None
+
+    def tell(self, record: TrialRecord) -> None:
+        for search in self._all:
+            search.tell(record)
 
 
 class PerGpuModel(SeveralSearches):
