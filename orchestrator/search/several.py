@@ -92,13 +92,11 @@ class PerGpuModel(SeveralSearches):
 
         A model has room for one trial more than it has slots. So no slot waits for its next trial.
         """
-        models = []
-        if self._tie_break_model is not None:
-            models.append(self._tie_break_model)
-        for model in sorted(self._slots, key=self._trials_beyond_slots):
-            if self._trials_beyond_slots(model) <= 0 and model not in models:
-                models.append(model)
-        return models
+        most_idle_first = sorted(self._slots, key=self._trials_beyond_slots)
+        with_room = [model for model in most_idle_first if self._trials_beyond_slots(model) <= 0]
+        if self._tie_break_model is None:
+            return with_room
+        return list(dict.fromkeys([self._tie_break_model, *with_room]))
 
     def _trials_beyond_slots(self, model: str) -> int:
         return len(self._outstanding[model]) - self._slots[model]

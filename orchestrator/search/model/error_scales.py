@@ -53,10 +53,11 @@ class Residuals:
         figures = ((own.name, getattr(self, own.name)) for own in fields(self))
         return Residuals(**{name: own[np.ix_(*[rows] * own.ndim)] for name, own in figures})
 
-    def covariance_without_noise(self, misfit: float) -> Array:
-        """Covariance of the measured costs before their measurement, for a deviation of misfits."""
+    def covariance(self, misfit: float, noises: Array | float = 0.0) -> Array:
+        """Covariance of the measured costs before their measurement, for such deviations."""
         # Independent sources of error: their covariances add up.
-        return np.asarray(self.parameter_covariance + misfit**2 * self.misfit_kernel)
+        noise = np.diag(self.known_variances + noises**2)
+        return np.asarray(self.parameter_covariance + misfit**2 * self.misfit_kernel + noise)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -112,7 +113,7 @@ def surprises_of(residuals: Residuals, hyperparameters: Hyperparameters) -> dict
     for _ in range(int(_MOST_SURPRISES * len(residuals.from_prior))):
         rows = _without(surprises, residuals)
         part = residuals.of(rows)
-        covariance = _covariance(part, hyperparameters.usual_misfit, noises[rows])
+        covariance = part.covariance(hyperparameters.usual_misfit, noises[rows])
         distances, variances = left_out(covariance, part.from_prior)
         scores = np.abs(distances) / np.sqrt(variances)
         scores[part.is_on_floor] = 0.0
@@ -148,16 +149,10 @@ def posterior_scale(residuals: Residuals, misfit: float, noises: Array) -> float
     prior of the scale that weighs like v measurements, the variance is (v + b) / (v + n) times that
     of the Gaussian process.
     """
-    covariance = _covariance(residuals, misfit, noises)
+    covariance = residuals.covariance(misfit, noises)
     length = float(residuals.from_prior @ np.linalg.solve(covariance, residuals.from_prior))
     count = max(0, len(residuals.from_prior) - _FREE_PARAMETERS)
     return (_PRIOR_MEASUREMENTS + length) / (_PRIOR_MEASUREMENTS + count)
-
-
-def _covariance(residuals: Residuals, misfit: float, noises: Array) -> Array:
-    """Covariance of the measured costs before their measurement, noise included."""
-    noise = np.diag(residuals.known_variances + noises**2)
-    return residuals.covariance_without_noise(misfit) + noise
 
 
 def most_likely_scales(
@@ -171,10 +166,9 @@ def most_likely_scales(
     noises = _noise_choices(residuals, hyperparameters)
     likelihoods = []
     for misfit in hyperparameters.misfit_deviations:
-        covariance = residuals.covariance_without_noise(misfit)
         # Noise is independent from trial to trial, so it is on the diagonal only.
-        variances = residuals.known_variances + noises**2
-        likelihood = log_likelihoods(covariance, variances, residuals.from_prior)
+        covariance = residuals.covariance(misfit)
+        likelihood = log_likelihoods(covariance, noises**2, residuals.from_prior)
         # The prior of a misfit is log-normal around the usual one.
         ratio = math.log(misfit / hyperparameters.usual_misfit)
         likelihoods.append(likelihood - (ratio / _MISFIT_LOG_DEVIATION) ** 2 / 2)
@@ -214,19 +208,7 @@ def log_likelihoods(covariance: Array, variances: Array, residuals: Array) -> Ar
 
     Choice ``k`` has the covariance ``covariance + diag(variances[k])``; ``variances`` has shape
     (choices, residuals).
-
-    The density needs the residuals solved with the Cholesky factor L of each covariance: -|L⁻¹r|²/2
-    - Σ log L_ii. When the residuals are appended to the covariance as a last row, the last row of
-    its factor is (L⁻¹r)ᵀ. So one batched factorization gives both terms.
     """
-    count = len(residuals)
-    bordered = np.zeros((len(variances), count + 1, count + 1))
-    bordered[:, :count, :count] = covariance
-    bordered[:, range(count), range(count)] += variances
-    bordered[:, count, :count] = residuals  # Cholesky reads only the lower triangle
-    # Any last element that keeps the matrix positive definite serves: it enters no result.
-    bordered[:, count, count] = np.finfo(float).max
-    factors = np.linalg.cholesky(bordered)
-    squares = (factors[:, count, :count] ** 2).sum(axis=1)
-    diagonals = np.diagonal(factors, axis1=1, axis2=2)[:, :count]
-    return np.asarray(-0.5 * squares - np.log(diagonals).sum(axis=1))
+    covariances = covariance + variances[:, :, None] * np.eye(len(residuals))
+    solved = np.linalg.solve(covariances, residuals[:, None])[:, :, 0]
+    return np.asarray(-0.5 * (solved @ residuals + np.linalg.slogdet(covariances).logabsdet))
