@@ -58,7 +58,8 @@ class Failures:
         self._unmet: set[str] = set()
         self._late: list[tuple[Indices, float]] = []
         """Choices and slot seconds of each trial that did not end in time."""
-        self._curves = Numbering[object]().of(candidate.curve for candidate in candidates)
+        self.curves = Numbering[object]().of(candidate.curve for candidate in candidates)
+        """Index of each candidate's curve, shape (candidates,)."""
         self._failed_curves: set[int] = set()
 
     def note(self, index: int, record: TrialRecord) -> None:
@@ -74,7 +75,7 @@ class Failures:
         if is_late or record.outcome in _FAILURES:
             reason = record.reason if record.outcome in _WITH_A_CAUSE else ""
             self._count_failure(self.choices[index], reason)
-            self._failed_curves.add(int(self._curves[index]))
+            self._failed_curves.add(int(self.curves[index]))
             if record.outcome is Outcome.UNSUPPORTED and record.rule:
                 self._unmet.add(record.rule)
 
@@ -100,7 +101,7 @@ class Failures:
     @property
     def given_up(self) -> Mask:
         """Whether a candidate is given up, shape (candidates,)."""
-        given_up = np.isin(self._curves, list(self._failed_curves))
+        given_up = np.isin(self.curves, list(self._failed_curves))
         for cause, count in self._failed.items():
             if count >= _MOST_FAILURES // len(cause):
                 given_up |= self._has(cause)

@@ -77,14 +77,6 @@ def probability_to_fit(posterior: Posterior, budget_bytes: float) -> Array:
     return _normal_cdf(room / deviation)
 
 
-def _usual_log_speed(posterior: Posterior, fits: Array, is_open: Mask) -> float:
-    """The mean logarithm of the speed of the open candidates, weighted by how likely they fit."""
-    weights = is_open * fits * posterior.works
-    if not weights.sum() > 0:
-        return float(posterior.log_speed.mean())
-    return float(np.average(posterior.log_speed, weights=weights))
-
-
 def expected_gains(
     posterior: Posterior, incumbent: int | None, fits: Array, is_open: Mask
 ) -> Array:
@@ -98,7 +90,9 @@ def expected_gains(
     """
     highest = np.full(len(is_open), math.inf)
     if incumbent is None:
-        usual = _usual_log_speed(posterior, fits, is_open)
+        # The usual speed is the mean, weighted by how likely a candidate fits and runs.
+        weights = is_open * fits * posterior.works
+        usual = np.average(posterior.log_speed, weights=weights if weights.any() else None)
         mean = posterior.log_speed - usual + _NO_INCUMBENT_DEFICIT
         variance = posterior.times.variance
     else:

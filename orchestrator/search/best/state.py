@@ -10,8 +10,8 @@ from orchestrator.search.best.data_loaders import NOTICED_DATA_SHARE, Loaders
 from orchestrator.search.best.failures import Failures
 from orchestrator.search.best.gain import Posterior
 from orchestrator.search.best.trial_cost import TrialCost
-from orchestrator.search.model.arrays import Array, Mask, Numbering
-from orchestrator.search.model.candidates import Candidate, Curve
+from orchestrator.search.model.arrays import Array, Mask
+from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.cost_prior import CostPrior
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.measurements import Measurement, measurement_of
@@ -48,16 +48,12 @@ class SearchState:
         self._is_current = False
         if not candidates:
             return
-        self._sizes = np.array([candidate.micro_batch for candidate in candidates], float)
-        self._times = CostModel(CostPrior(candidates, priors, is_time=True))
-        prior_of_memory = CostPrior(candidates, priors, is_time=False)
-        self._memory = MemoryModel(candidates, prior_of_memory, predicted_bytes, priors)
+        prior_of_time = CostPrior(candidates, priors, is_time=True)
+        self._sizes = prior_of_time.sizes
+        self._times = CostModel(prior_of_time)
+        self._memory = MemoryModel(candidates, predicted_bytes, priors)
         self._costs = TrialCost(candidates, priors)
         self.failures = Failures(candidates, priors)
-        self._curves = Numbering[Curve]().of(candidate.curve for candidate in candidates)
-        self._memory_curves = Numbering[Curve]().of(
-            candidate.curve.of_memory for candidate in candidates
-        )
         self.loaders = Loaders(candidates)
         self._host_seconds = np.full(len(candidates), math.inf)
         """By curve: the shortest micro-batch that waited for the host, in seconds."""
@@ -82,7 +78,7 @@ class SearchState:
             observation = self._observation(index, measurement)
             self._times.observe(index, observation)
             if observation.branch == Branch.HOST_BOUND:
-                np.minimum.at(self._host_seconds, self._curves[index], observation.cost)
+                np.minimum.at(self._host_seconds, self.failures.curves[index], observation.cost)
             else:
                 self.loaders.note(index, measurement.data_share, observation.cost)
 
@@ -101,8 +97,7 @@ class SearchState:
     def _ran_out(self, index: int) -> None:
         if self.device_bytes:
             self._memory.ran_out(index, self.device_bytes)
-        curve = self._memory_curves[index]
-        np.minimum.at(self._smallest_too_large, curve, self._sizes[index])
+        np.minimum.at(self._smallest_too_large, self._memory.curves[index], self._sizes[index])
 
     @property
     def too_large(self) -> Mask:
@@ -110,7 +105,7 @@ class SearchState:
 
         The data loader and the loop may differ. Shape (candidates,).
         """
-        return np.asarray(self._sizes >= self._smallest_too_large[self._memory_curves])
+        return np.asarray(self._sizes >= self._smallest_too_large[self._memory.curves])
 
     @property
     def cannot_run(self) -> Mask:
@@ -150,7 +145,7 @@ class SearchState:
         So no micro-batch of the curve takes less time. Other techniques change the host's time, but
         a data loader changes nothing where the GPU did not wait for data.
         """
-        on_curve = self._host_seconds[self._curves] * math.exp(-_HOST_NOISE)
+        on_curve = self._host_seconds[self.failures.curves] * math.exp(-_HOST_NOISE)
         elsewhere = self._host_seconds.min() * math.exp(-_HOST_ELSEWHERE)
         seconds = np.where(np.isinf(on_curve), elsewhere, on_curve)
         seconds = np.maximum(np.nan_to_num(seconds, posinf=0.0), self.loaders.least_seconds())

@@ -103,9 +103,6 @@ class TrialCost:
 
 def _expected_overheads(candidate: Candidate, priors: TechniquePriors) -> dict[Technique, float]:
     """Slow technique of a candidate -> its expected overhead in seconds."""
-    overheads = {}
-    for axis, _, value in candidate.techniques:
-        seconds = priors.of(axis, value).overhead_seconds
-        if seconds > 0:
-            overheads[axis, value] = seconds
-    return overheads
+    techniques = [(axis, value) for axis, _, value in candidate.techniques]
+    overheads = {each: priors.of(*each).overhead_seconds for each in techniques}
+    return {each: seconds for each, seconds in overheads.items() if seconds > 0}

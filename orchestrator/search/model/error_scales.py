@@ -186,12 +186,10 @@ def _noise_choices(residuals: Residuals, hyperparameters: Hyperparameters) -> Ar
     floor_noises = hyperparameters.floor_noises
     if not residuals.is_on_floor.any():
         floor_noises = floor_noises[:1]
-    at_least = outlier_noises(residuals, hyperparameters)
-    choices = []
-    for noise, floor_noise in itertools.product(hyperparameters.noises, floor_noises):
-        off_floor = np.maximum(noise, at_least)
-        choices.append(np.where(residuals.is_on_floor, floor_noise, off_floor))
-    return np.array(choices)
+    pairs = list(itertools.product(hyperparameters.noises, floor_noises))
+    noises, of_floor = np.array(pairs).T[:, :, None]
+    off_floor = np.maximum(noises, outlier_noises(residuals, hyperparameters))
+    return np.where(residuals.is_on_floor, of_floor, off_floor)
 
 
 def outlier_noises(residuals: Residuals, hyperparameters: Hyperparameters) -> Array:

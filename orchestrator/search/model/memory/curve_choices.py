@@ -58,23 +58,19 @@ class CurveChoices:
 def curve_choices(curves: Sequence[Curve], priors: TechniquePriors) -> CurveChoices:
     """The choices on the axes that vary between the curves."""
     axes = varying_axes(curves, priors)
-    shape = (len(curves), len(axes))
-    codes, defaults = np.zeros(shape, int), np.zeros(len(curves), int)
-    log_memory = np.zeros(shape)
-    covariances = []
-    for column, axis in enumerate(axes):
-        effects, covariance = _effects_on_memory(axis, priors)
-        codes[:, column] = axis.codes
-        log_memory[:, column] = effects[axis.codes]
-        covariances.append(covariance)
+    effects = [_effects_on_memory(axis, priors) for axis in axes]
+    log_memory = [means[axis.codes] for axis, (means, _) in zip(axes, effects, strict=True)]
+    defaults = np.zeros(len(curves), int)
+    for axis in axes:
         default = AXES[axis.name].default if axis.name in AXES else None
         defaults += np.array([value == default for value in axis.values])[axis.codes]
     names = [axis.name for axis in axes]
+    shape = (len(axes), len(curves))
     return CurveChoices(
-        codes=codes,
-        log_memory=log_memory,
+        codes=np.reshape([axis.codes for axis in axes], shape).astype(int).T,
+        log_memory=np.reshape(log_memory, shape).T,
         defaults=defaults,
-        covariances=covariances,
+        covariances=[covariance for _, covariance in effects],
         is_loss=np.isin(names, ["loss"]),
         is_of_samples=np.isin(names, _OF_ACTIVATIONS),
     )

@@ -55,7 +55,6 @@ class MemoryModel:
     def __init__(
         self,
         candidates: Sequence[Candidate],
-        prior: CostPrior,
         predicted_bytes: Mapping[str, float],
         priors: TechniquePriors,
     ) -> None:
@@ -64,8 +63,10 @@ class MemoryModel:
         """Number of predictions when they were last read."""
         self._is_predicted = False
         self._predicted = PredictedMemory(candidates, predicted_bytes, priors)
-        self._curves = CostModel(prior)
-        self._prior = prior
+        self.curves = self._predicted.curves
+        """Index of each candidate's curve of memory, shape (candidates,)."""
+        self._prior = CostPrior(candidates, priors, is_time=False)
+        self._learnt = CostModel(self._prior)
         self._log_bytes: dict[int, float] = {}
         self._lower_bounds: dict[int, float] = {}
         """Candidate that ran out of memory -> lower bound of the logarithm of its bytes."""
@@ -78,7 +79,7 @@ class MemoryModel:
         """Note the measured memory of a candidate. ``learn`` takes it into account."""
         self._lower_bounds.pop(index, None)
         self._log_bytes[index] = math.log(memory_bytes)
-        self._curves.observe(index, Observation(cost=memory_bytes))
+        self._learnt.observe(index, Observation(cost=memory_bytes))
 
     def ran_out(self, index: int, device_bytes: float) -> None:
         """Note that a candidate needs more than its device has."""
@@ -93,9 +94,9 @@ class MemoryModel:
         if self._is_predicted:
             self._correct()
         elif self._log_bytes:
-            self._curves.learn()
-            self.mean = self._curves.mean
-            self.deviation = np.sqrt(self._curves.variance)
+            self._learnt.learn()
+            self.mean = self._learnt.mean
+            self.deviation = np.sqrt(self._learnt.variance)
         if self.mean is not None:
             self._apply_measurements()
 
@@ -116,7 +117,7 @@ class MemoryModel:
         """
         measured, log_measured = self._known()
         deviation = self._most_probable_deviation(measured, log_measured)
-        every = np.arange(len(self._predicted.curves))
+        every = np.arange(len(self.curves))
         rest = self._rest_covariance(every, measured, deviation)
         of_samples = self._sample_covariance(every, measured)
         noise = np.diag(self._noise(measured) ** 2)
@@ -179,12 +180,10 @@ class MemoryModel:
         It is the error of the expected effects, and one that only the same curve has. The memory
         that each sample adds is wrong by nearly the same share at every micro-batch.
         """
-        curves = self._predicted.curves
-        borrows = self._predicted.borrows
-        is_same = (curves[rows][:, None] == curves[columns]) & borrows[rows][:, None]
-        kernel = self._prior.misfit_kernel(rows, columns)
+        is_same = self.curves[rows][:, None] == self.curves[columns]
+        is_same &= self._predicted.borrows[rows][:, None]
         distant = _ERRORS.along_a_curve
-        along = distant + (1 - distant) * kernel
+        along = distant + (1 - distant) * self._prior.misfit_kernel(rows, columns)
         own = _ERRORS.borrowed_curve**2 * along * is_same
         return np.asarray(self._predicted.covariance(rows, columns, of_samples=True) + own)
 

@@ -8,7 +8,6 @@ import pytest
 
 from jobs.spec import TrialSpec
 from orchestrator.search.model.candidates import candidates_of
-from orchestrator.search.model.cost_prior import CostPrior
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.search.model.memory.memory_model import MemoryModel
@@ -28,7 +27,7 @@ SIZES = (2, 8, 32)
 
 def memory_model(specs: Sequence[TrialSpec], predicted: Mapping[str, float]) -> MemoryModel:
     candidates = candidates_of(specs)
-    return MemoryModel(candidates, CostPrior(candidates, PRIORS, is_time=False), predicted, PRIORS)
+    return MemoryModel(candidates, predicted, PRIORS)
 
 
 @pytest.mark.parametrize("is_predicted", [True, False])
