@@ -28,6 +28,9 @@ class ExpectedTrial:
 class Audit:
     """A candidate that was skipped, and measured after all."""
 
+    trial_id: str
+    rule: str
+    """Why it was skipped."""
     memory_error: float | None
     """Predicted memory / measured memory - 1; None if nothing was measured."""
     speed_error: float | None
@@ -83,15 +86,19 @@ class Auditor:
         return drawn if audited < wanted else None
 
     def add_result(
-        self, index: int, measurement: Measurement | None, *, contradicts: bool = False
+        self, index: int, trial_id: str, measurement: Measurement | None, contradicts: bool
     ) -> None:
+        expected = self.expected[index]
         memory_error = speed_error = None
         if measurement is not None:
-            expected = self.expected[index]
             memory_error = expected.memory_bytes / measurement.memory_bytes - 1
             speed_error = expected.samples_per_second / measurement.samples_per_second - 1
         self.audits[index] = Audit(
-            memory_error=memory_error, speed_error=speed_error, contradicts=contradicts
+            trial_id=trial_id,
+            rule=expected.rule,
+            memory_error=memory_error,
+            speed_error=speed_error,
+            contradicts=contradicts,
         )
 
     def summary(self, tolerance: float) -> dict[str, Any]:

@@ -88,7 +88,7 @@ class FrontierSearch(BestSearch):
         if self._auditor.is_awaited(index):
             measurement = self._state.measured.get(index)
             contradicts = measurement is not None and self._contradicts(index, measurement)
-            self._auditor.add_result(index, measurement, contradicts=contradicts)
+            self._auditor.add_result(index, record.trial_id, measurement, contradicts)
 
     def _queries(self) -> list[BudgetQuery]:
         """A query for each memory at which a recipe's front may have a point."""

@@ -56,8 +56,8 @@ def test_audit_compares_what_was_expected_with_what_was_measured():
     auditor = Auditor(3, 1.0, 0)
     auditor.expected = {0: EXPECTED, 1: EXPECTED, 2: EXPECTED}
     record = make_record(make_spec({"micro_batch": 1}), 2 * GIB, 10.0)
-    auditor.add_result(0, measurement_of([record]), contradicts=True)
-    auditor.add_result(1, None)
+    auditor.add_result(0, "measured", measurement_of([record]), contradicts=True)
+    auditor.add_result(1, "failed", None, contradicts=False)
     assert [auditor.is_awaited(index) for index in range(4)] == [False, False, True, False]
     measured, unmeasured = auditor.audits.values()
     assert (measured.memory_error, measured.speed_error) == pytest.approx((0.5, -0.2))
