@@ -36,7 +36,7 @@ class Audit:
     speed_error: float | None
     """Predicted speed / measured speed - 1."""
     contradicts: bool
-    """It belonged on the front beyond the tolerance, or fitted though it should not have."""
+    """It belonged on the front beyond the tolerance, or ran though it should not have."""
 
 
 class Auditor:

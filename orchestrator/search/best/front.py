@@ -150,7 +150,9 @@ class FrontierSearch(BestSearch):
         It should not if it ran although it was not expected to, or if it is faster, by more than
         the tolerance, than all others that were measured and need about no more memory.
         """
-        if self._auditor.expected[index].rule != skip_reasons.CANNOT_GAIN:
+        # What is expected not to fit needs more memory than the whole front, but it may run.
+        may_run = (skip_reasons.CANNOT_GAIN, skip_reasons.DOES_NOT_FIT)
+        if self._auditor.expected[index].rule not in may_run:
             return True
         limit = (1 + self._tolerance) * measurement.memory_bytes
         rivals = [self._state.measured[rival] for rival in self._rivals(index)]
