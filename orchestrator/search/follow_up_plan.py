@@ -82,8 +82,7 @@ def _picked(pick: BudgetPick) -> Iterator[Configuration]:
 def tie_break(records: Sequence[TrialRecord], rounds: int) -> list[TrialSpec]:
     """Repeat close configurations in rounds whose order alternates: A B, B A, A B ...
 
-    So a steady drift, such as a GPU that warms up, slows all configurations equally. Empty for
-    fewer than two records, because there is nothing to compare.
+    So a steady drift, such as a GPU that warms up, slows all configurations equally.
     """
     if len(records) < 2:
         return []
@@ -113,15 +112,10 @@ def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:
 
 
 def _non_allocator_bytes(record: TrialRecord) -> int:
-    """Bytes that the trial took outside PyTorch's allocator: CUDA context and libraries.
-
-    0 if unknown.
-    """
-    used = record.measurements.get("device_peak_bytes") or 0
-    reserved = record.measurements.get("peak_reserved_bytes") or 0
-    if not used or not reserved:
-        return 0
-    return max(0, used - reserved)
+    """Bytes outside PyTorch's allocator, such as those of the CUDA context; 0 if unknown."""
+    used = record.measurements.get("device_peak_bytes")
+    reserved = record.measurements.get("peak_reserved_bytes")
+    return max(0, used - reserved) if used and reserved else 0
 
 
 def profiled(record: TrialRecord) -> TrialSpec:

@@ -45,10 +45,7 @@ class FollowUps(Search):
         """Trial id -> record, for the trials of the search."""
         self._follow_up_records: dict[str, TrialRecord] = {}
         self._charged_seconds: dict[str, float] = {}
-        """Id of a follow-up that was asked for -> its slot time in seconds.
-
-        Until it has a record, this is the expected slot time.
-        """
+        """Id of a follow-up that was asked for -> its slot time, expected until it has a record."""
         self._outstanding: dict[str, TrialSpec] = {}
         """Trials of the search and follow-ups that were asked for and have no record yet."""
         self._plan: FollowUpPlan | None = None
@@ -151,7 +148,6 @@ class FollowUps(Search):
     def _allowed_seconds(self) -> float:
         """The slot time in seconds that all follow-ups together may take."""
         searched = sum(record.slot_seconds for record in self._records.values())
-        # It is a share of the search's slot time, but at least the policy's minimum.
         return max(self._policy.min_seconds, self._policy.slot_share * searched)
 
     def _expected_seconds(self, trials: Iterable[TrialSpec]) -> float:
@@ -166,11 +162,7 @@ class FollowUps(Search):
         return [trial for trial in trials if trial.trial_id not in self._charged_seconds]
 
     def _current_plan(self) -> FollowUpPlan | None:
-        """The plan from all records so far.
-
-        None while the search runs, and if nothing ended ok or the records are of several
-        environments.
-        """
+        """The plan from all records so far; None while the search runs, or if there is none."""
         # A follow-up waits for the last record of the search itself.
         is_searching = any(trial.follow_up is None for trial in self._outstanding.values())
         if is_searching or not self._search.exhausted:

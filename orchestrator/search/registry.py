@@ -42,10 +42,6 @@ class RegisteredSearch:
     """The trials whose memory is to be predicted, the most useful first. None: of no trial."""
 
 
-def _grid(trials: Trials, config: SweepConfig, predicted_bytes: PredictedBytes) -> Search:
-    return Grid(trials)
-
-
 def _frontier(trials: Trials, config: SweepConfig, predicted_bytes: PredictedBytes) -> Search:
     return FrontierSearch(trials, predicted_bytes=predicted_bytes, **config.search.options)
 
@@ -62,7 +58,7 @@ def _best(trials: Trials, config: SweepConfig, predicted_bytes: PredictedBytes) 
 
 
 SEARCHES: Mapping[str, RegisteredSearch] = {
-    "grid": RegisteredSearch(make=_grid),
+    "grid": RegisteredSearch(make=lambda trials, config, predicted_bytes: Grid(trials)),
     "frontier": RegisteredSearch(make=_frontier, to_predict=list),
     "best": RegisteredSearch(make=_best, to_predict=prediction_shortlist),
 }

@@ -68,11 +68,9 @@ class PerGpuModel(SeveralSearches):
         self._searches = searches
         self._slots = slots
         self._outstanding: dict[str, set[str]] = {model: set() for model in searches}
-        """GPU model -> ids of its outstanding trials: asked for, and without a record."""
+        """GPU model -> ids of its outstanding trials."""
         self._tie_break_model: str | None = None
-        """The model of the last trial, if that was a round of a tie-break.
-
-        One slot runs all rounds of a tie-break, so they are asked for in a row."""
+        """The model of a tie-break that the last trial was of: one slot runs all its rounds."""
 
     def ask(self) -> TrialSpec | None:
         """The next trial of the first model that has room and a trial."""
@@ -88,10 +86,8 @@ class PerGpuModel(SeveralSearches):
         return None
 
     def _models_to_ask(self) -> list[str]:
-        """A tie-break's model first, then the models with room, most idle slots first.
-
-        A model has room for one trial more than it has slots. So no slot waits for its next trial.
-        """
+        """A tie-break's model first, then the models with room, most idle slots first."""
+        # There is room for one trial more than slots, so no slot waits for its next trial.
         most_idle_first = sorted(self._slots, key=self._trials_beyond_slots)
         with_room = [model for model in most_idle_first if self._trials_beyond_slots(model) <= 0]
         if self._tie_break_model is None:
@@ -119,10 +115,7 @@ class PerGpuModel(SeveralSearches):
             self._searches[model].tell(record)
 
     def summary(self) -> Mapping[str, Any]:
-        """The counts of all models added up, and the summary of each model if it has results.
-
-        An audit is about one model, so it is left out.
-        """
+        """The counts of all models added up, and the summary of each model if it has results."""
         summaries = {model: search.summary() for model, search in self._searches.items()}
         # A kind of search that never skips trials has an empty summary.
         counted = [summary for summary in summaries.values() if summary]

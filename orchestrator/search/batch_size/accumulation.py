@@ -50,10 +50,8 @@ def _predicted_speeds(
     if is_any_known:
         accumulated = [own for own in splits.values() if own.accumulation > 1 and own.fits]
         optimizer = optimizer_seconds(speeds, accumulated)
-    predicted = {}
-    for split in _unmeasured(max(speeds), splits, effective_batch):
-        predicted[split] = accumulated_speed(speeds, *split, optimizer)
-    return predicted
+    unmeasured = _unmeasured(max(speeds), splits, effective_batch)
+    return {split: accumulated_speed(speeds, *split, optimizer) for split in unmeasured}
 
 
 def _unmeasured(largest: int, splits: Splits, effective_batch: int) -> Iterator[Batch]:

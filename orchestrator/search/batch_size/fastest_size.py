@@ -19,10 +19,7 @@ _MIN_STEP_UP = 1.25
 
 
 def near_fastest(sizes: MeasuredSizes, tolerance: float) -> Iterator[int]:
-    """Sizes between the fastest size and each neighbor that is slower and far away.
-
-    ``tolerance`` is the share by which speeds may differ and still count as equal.
-    """
+    """Sizes between the fastest size and each neighbor that is slower and far away."""
     speeds = sizes.speeds
     best = fastest(sizes.fitting.values())
     if best is None:
@@ -41,10 +38,7 @@ def near_fastest(sizes: MeasuredSizes, tolerance: float) -> Iterator[int]:
 
 
 def near_saturation(sizes: MeasuredSizes, tolerance: float) -> Iterator[int]:
-    """A size at which the saturation is predicted; none if the saturation is settled.
-
-    ``tolerance`` is the share below the highest speed that still counts as saturated.
-    """
+    """A size at which the saturation is predicted; none if the saturation is settled."""
     fitting = sizes.fitting
     best = fastest(fitting.values())
     saturated = saturation(tuple(fitting.values()), tolerance)

@@ -12,11 +12,7 @@ from dataclasses import replace
 from jobs.infrastructure import RULES as INFRASTRUCTURE_RULES
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.analysis.batch_size import (
-    BatchSizeResult,
-    advised,
-    margin_bytes,
-)
+from orchestrator.analysis.batch_size import BatchSizeResult, advised, margin_bytes
 from orchestrator.search.base import Search
 from orchestrator.search.batch_size.accumulation import pass_seconds, promising_split
 from orchestrator.search.batch_size.fastest_size import near_fastest, near_saturation
@@ -177,13 +173,11 @@ class BatchSizeSearch(Search):
         return max(_MIN_STEPS, math.ceil(_COUNTED_SECONDS / seconds))
 
     def _why_ended_early(self) -> str:
-        """Why nothing more is asked for, although questions are open; "" if the search goes on.
-
-        It is hopeless if the smallest size failed for a reason that does not depend on the size.
-        """
+        """Why nothing more is asked for, although questions are open; "" if the search goes on."""
         failed = self._sizes.failed
         if self._machine_failure or self._sizes.fitting or not failed:
             return self._machine_failure
+        # It is hopeless if the smallest size failed for a reason that does not depend on the size.
         smallest = failed[min(failed)]
         if smallest.outcome in (*FAILED_BY_ITS_SIZE, Outcome.TIMED_OUT):
             return ""
@@ -196,10 +190,7 @@ class BatchSizeSearch(Search):
         return "it was ended before its last trial"
 
     def _bytes_of_next(self) -> float | None:
-        """Predicted memory with one sample more than the largest size that fits.
-
-        None if fewer than two sizes were measured.
-        """
+        """Predicted memory with one sample more than the largest size that fits, if any is."""
         memory = self._sizes.memory
         largest = self._sizes.largest
         if not largest or len(memory) < 2:

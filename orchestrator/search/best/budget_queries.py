@@ -262,8 +262,7 @@ class _Deciding:
     def _rules(self, fits: Array) -> NDArray[np.object_]:
         """For every candidate, the rule that excludes it if it is not measured.
 
-        ``fits`` is the largest probability that it fits a budget: what does not fit one may fit
-        another.
+        ``fits`` is the largest probability that it fits a budget.
         """
         rules = np.full(len(fits), skip_reasons.CANNOT_GAIN, dtype=object)
         # A later rule replaces an earlier one.

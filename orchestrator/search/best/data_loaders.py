@@ -37,11 +37,8 @@ class Loaders:
         """By group of twins: the shortest micro-batch of a GPU that did not wait, in seconds."""
 
     def note(self, index: int, data_share: float, seconds: float) -> None:
-        """Learn from a measured candidate that did not wait for the host's launches.
-
-        ``data_share`` is the time to prepare a batch / the time of a step. ``seconds`` are those of
-        a micro-batch.
-        """
+        """Learn the seconds of a micro-batch that did not wait for the host's launches, and the
+        time to prepare a batch / the time of a step."""
         if data_share > NOTICED_DATA_SHARE:
             self._slow.add(int(self._loaders[index]))
         else:

@@ -80,10 +80,7 @@ class Failures:
                 self._unmet.add(record.rule)
 
     def _count_failure(self, choices: Indices, reason: str) -> None:
-        """Count a failure for each choice and each pair that can explain it.
-
-        Failures with the same ``reason`` share their cause. Without a reason, each has its own.
-        """
+        """Failures with the same ``reason`` share their cause. Without one, each has its own."""
         causes = {cause for cause in _causes(choices) if self._is_suspect(cause)}
         self._failed.update(causes)
         if reason:

@@ -82,8 +82,6 @@ def expected_gains(
 ) -> Array:
     """Expected improvement over the incumbent, shape (candidates,); 0 where a candidate is closed.
 
-    ``fits`` is the probability that each candidate fits (``probability_to_fit``).
-
     The closed form of the expected improvement for a normal distribution (Jones, Schonlau and
     Welch, 1998). It is applied to the ratio of the speeds, so that an error that the candidate and
     the incumbent share cancels out.
@@ -235,10 +233,7 @@ def fastest_of(posterior: Posterior, candidates: Sequence[int], budget_bytes: fl
 def most_per_second(
     values: Array, gains: Array, seconds: Array, is_worth_measuring: Mask
 ) -> int | None:
-    """The candidate whose measurement has the largest value per second of slot time.
-
-    None if no candidate is worth measuring.
-    """
+    """The candidate whose measurement has the largest value per second of slot time, if any."""
     if not is_worth_measuring.any():
         return None
     # With an incumbent, only the shortlist has values. If it cannot be measured, the expected gains

@@ -10,11 +10,7 @@ from orchestrator.search.model.candidates import Candidate
 
 
 class PlanState:
-    """A trial is open until it is asked for or has a record.
-
-    It is outstanding from when it is asked for until its record. Candidates are named by their
-    index.
-    """
+    """A trial is open until it is asked for, and then outstanding until its record."""
 
     def __init__(self, candidates: Sequence[Candidate], baseline: Mapping[str, Choice]) -> None:
         self._candidates = candidates
@@ -39,12 +35,12 @@ class PlanState:
 
     def open_trials(self, candidates: Iterable[int]) -> list[TrialSpec]:
         """The open trials of some candidates."""
-        trials = []
+        closed = self.outstanding | self.ended
+        trials: list[TrialSpec] = []
         for index in candidates:
             candidate = self._candidates[index]
-            for trial_id, trial in zip(candidate.trial_ids, candidate.trials, strict=True):
-                if trial_id not in self.outstanding and trial_id not in self.ended:
-                    trials.append(trial)
+            by_id = zip(candidate.trial_ids, candidate.trials, strict=True)
+            trials += [trial for trial_id, trial in by_id if trial_id not in closed]
         return trials
 
     def take(self, index: int) -> TrialSpec:

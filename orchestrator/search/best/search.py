@@ -103,8 +103,7 @@ class BestSearch(Search):
     def allowed_seconds(self, spec: TrialSpec) -> float:
         """A few times what is expected; infinite if the search may take any time.
 
-        Some techniques compile for minutes on some models only. Such a trial should not use up the
-        time that is left.
+        Some techniques compile for minutes on some models only.
         """
         return self._allowed_seconds.get(spec.trial_id, math.inf)
 
@@ -189,10 +188,7 @@ def _recipe_masks(
     any_recipe: bool,
     effective_batch: int | None,
 ) -> dict[str, Mask]:
-    """Recipe of a query ("" or "any") -> the candidates that can be its result.
-
-    Each mask has the shape (candidates,).
-    """
+    """Recipe of a query ("" or "any") -> whether candidates can be its result, (candidates,)."""
     recipes = [candidate.training_recipe for candidate in candidates]
     listed = [(candidate.trials[0].choices, candidate.training_recipe) for candidate in candidates]
     recipe = ranked_recipe(listed, baseline)

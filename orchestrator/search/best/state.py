@@ -101,10 +101,7 @@ class SearchState:
 
     @property
     def too_large(self) -> Mask:
-        """Whether this or a smaller micro-batch of the same techniques ran out of memory.
-
-        The data loader and the loop may differ. Shape (candidates,).
-        """
+        """Whether this or a smaller micro-batch of the same curve of memory ran out of memory."""
         return np.asarray(self._sizes >= self._smallest_too_large[self._memory.curves])
 
     @property

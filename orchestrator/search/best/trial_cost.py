@@ -73,10 +73,7 @@ class TrialCost:
         self._is_built[self._builds[index]] = True
 
     def seconds(self, speeds: Array) -> Array:
-        """Expected seconds of a trial of each candidate, shape (candidates,).
-
-        ``speeds`` are the expected samples per second, of the same shape.
-        """
+        """Expected seconds of trials at such expected samples per second, shape (candidates,)."""
         scales = np.array([self._scale(number) for number in range(len(self._scales))])
         besides = self._usual() + self._overheads @ scales + self._to_build()
         return np.asarray(besides + self._samples / speeds)

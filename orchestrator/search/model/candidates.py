@@ -33,10 +33,8 @@ class Curve(NamedTuple):
 
     @property
     def of_memory(self) -> Curve:
-        """The curve without the techniques that change nothing in the memory of the GPU.
-
-        The regime stays: with accumulation, two such curves may have different ones.
-        """
+        """The curve without the techniques that change nothing in the memory of the GPU."""
+        # The regime stays: with accumulation, two such curves may have different ones.
         return Curve(_without(self.techniques, NO_DEVICE_MEMORY), self.regime)
 
 
@@ -95,11 +93,9 @@ def candidates_of(trials: Iterable[TrialSpec]) -> tuple[Candidate, ...]:
 
 
 def _possible_curves(techniques: Techniques, trial: TrialSpec) -> list[Curve]:
-    """Curves of constant accumulation and of constant effective batch.
-
-    Accumulation keeps gradients between passes, which takes extra memory. So a trial with one pass
-    per step shares no curve with trials of several passes.
-    """
+    """Curves of constant accumulation and of constant effective batch."""
+    # Accumulation keeps gradients between passes, which takes extra memory. So a trial with one
+    # pass per step shares no curve with trials of several passes.
     curves = [Curve(techniques, ("accumulation", trial.accumulation))]
     if trial.accumulation > 1:
         curves.append(Curve(techniques, ("effective_batch", trial.effective_batch)))

@@ -42,12 +42,10 @@ class CostPrior:
         """Share of an extra that one micro-batch pays, shape (candidates,)."""
 
     def of_parameters(self, curves: Indices) -> Array:
-        """Prior covariance of all parameters of the law for some curves.
-
-        The extras of optimizers are independent of the curves and of each other.
-        """
+        """Prior covariance of all parameters of the law for some curves."""
         of_curves = self.of_curves(curves, curves)
         to_extras = np.zeros((len(of_curves), len(self.extra_means)))
+        # The extras of optimizers are independent of the curves and of each other.
         extras = np.diag(self._extra_deviations**2)
         return np.block([[of_curves, to_extras], [to_extras.T, extras]])
 
@@ -57,10 +55,7 @@ class CostPrior:
         return np.asarray(blocks.swapaxes(1, 2).reshape(3 * len(rows), 3 * len(columns)))
 
     def _blocks(self, left: Indices, right: Indices) -> Array:
-        """Covariances between the parts of curves, shape (3, 3, ...).
-
-        The last axes are those to which the curves are broadcast.
-        """
+        """Covariances between the parts of curves, shape (3, 3, ...) with that of their pairs."""
         # Floors and bases have the first part, slopes the last one.
         of_parts = self.curves.covariance(left, right)[[0, 0, -1]]
         shape = (3, 3) + (1,) * (of_parts.ndim - 1)
@@ -105,11 +100,8 @@ class CostPrior:
 
 
 def _covariances_of_parts(*, is_time: bool) -> tuple[Array, Array]:
-    """How floors, bases and slopes of curves covary; two matrices of shape (3, 3).
-
-    Weights of the covariance of a technique's effects, and the covariance of the parts that all
-    curves share. A floor is independent of bases and slopes.
-    """
+    """Weights of the covariance of a technique's effects on floor, base and slope, and the
+    covariance of the parts that all curves share; two matrices of shape (3, 3)."""
     weights = np.eye(3)
     common = SCALES.common**2 * np.eye(3)
     if is_time:

@@ -102,10 +102,8 @@ def _all_noises(
 
 
 def surprises_of(residuals: Residuals, hyperparameters: Hyperparameters) -> dict[int, float]:
-    """The surprising measurements: position -> deviation that would explain its distance.
-
-    They are judged by the usual misfit and noise, because a surprise would raise the fitted ones.
-    """
+    """The surprising measurements: position -> deviation that would explain its distance."""
+    # Judged by the usual misfit and noise, because a surprise would raise the fitted ones.
     of_floor = hyperparameters.floor_noises[-1]
     noises = np.where(residuals.is_on_floor, of_floor, hyperparameters.usual_noise)
     surprises: dict[int, float] = {}
@@ -179,24 +177,18 @@ def most_likely_scales(
 
 
 def _noise_choices(residuals: Residuals, hyperparameters: Hyperparameters) -> Array:
-    """The noises to choose from, shape (choices, measured).
-
-    Each choice combines a noise for costs on the floor with a noise for all other costs.
-    """
+    """Pairs of a noise for costs on the floor and one for all others, shape (choices, measured)."""
     floor_noises = hyperparameters.floor_noises
     if not residuals.is_on_floor.any():
         floor_noises = floor_noises[:1]
     pairs = list(itertools.product(hyperparameters.noises, floor_noises))
     noises, of_floor = np.array(pairs).T[:, :, None]
     off_floor = np.maximum(noises, outlier_noises(residuals, hyperparameters))
-    return np.where(residuals.is_on_floor, of_floor, off_floor)
+    return np.asarray(np.where(residuals.is_on_floor, of_floor, off_floor))
 
 
 def outlier_noises(residuals: Residuals, hyperparameters: Hyperparameters) -> Array:
-    """The least noise of each measurement, shape (measured,): 0 if there are no outliers.
-
-    It puts an outlier within ``outlier_threshold`` deviations of the law.
-    """
+    """The least noise that puts each measurement within ``outlier_threshold`` deviations."""
     distance = np.abs(residuals.from_law).clip(max=hyperparameters.floor_noises[-1])
     return np.asarray(distance / hyperparameters.outlier_threshold)
 

@@ -33,11 +33,9 @@ class Measurement:
 
     @property
     def speed_error(self) -> float:
-        """Half the 95 % interval of the speed, relative to it, and the share of time waited.
-
-        Time that the GPU waited in the middle of a step may be different next time. If the branch
-        is known, the wait is either negligible or part of the host's own time.
-        """
+        """Half the 95 % interval of the speed, relative to it, and the share of time waited."""
+        # What the GPU waited in the middle of a step may be different next time. If the branch is
+        # known, the wait is either negligible or part of the host's own time.
         if self.branch == Branch.UNKNOWN:
             return self.speed_ci95 + self.launch_bound_share
         return self.speed_ci95

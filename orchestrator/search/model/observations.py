@@ -67,7 +67,7 @@ def as_arrays(observations: Mapping[int, Observation], prior: CostPrior) -> Meas
 
 
 def _corrected_branches(seen: Indices, *, costs: Array, sizes: Array, curves: Indices) -> Indices:
-    """The branch of the law that each observation shows, by all observations.
+    """The branch of the law that each observation shows.
 
     A time that grows with the micro-batch is no floor, whatever limits it: a host that loads the
     samples takes longer for more of them. The law describes it by its line.

@@ -25,10 +25,7 @@ _MIN_EXTRA_FACTOR = 0.02
 
 
 class Branch(enum.IntEnum):
-    """Which side of the maximum decides a measured cost.
-
-    The values are used as signs in formulas.
-    """
+    """Which side of the maximum decides a measured cost; the values are signs in formulas."""
 
     HOST_BOUND = 1
     """The floor decides: the line is not above it."""
@@ -99,10 +96,7 @@ class PerformanceModel:
         return np.asarray(np.array([1 - line_share, *(line_share * shares), of_extra]) / factor)
 
     def branch_violations(self, parameters: Array) -> Array:
-        """By how many deviations the parameters contradict measured branches, shape (candidates,).
-
-        A branch is contradicted if the other one is higher.
-        """
+        """By how many deviations the other branch exceeds the measured one, shape (candidates,)."""
         return np.asarray(np.maximum(self._branch_excess(parameters), 0.0) / _BRANCH_SLACK)
 
     def branch_jacobian(self, parameters: Array) -> Array:
@@ -149,20 +143,13 @@ class PerformanceModel:
         return np.asarray(np.maximum(factor, _MIN_EXTRA_FACTOR))
 
     def _branch_excess(self, parameters: Array) -> Array:
-        """By how much the other branch is above the measured one; negative if it is below.
-
-        It is line - floor if the floor was measured, and floor - line if the line was. The value of
-        ``Branch`` is the sign, so the excess of an unknown branch is 0.
-        """
+        """By how much the other branch is above the measured one; 0 for an unknown branch."""
         floor, line, _ = self._branches(parameters)
         corner = _FLOOR_CORNER * (self.branches == Branch.GPU_BOUND)
         return np.asarray(self.branches * (line - floor) - corner)
 
     def _by_parameter(self, by_part: Array, parameter_count: int) -> Array:
-        """Derivatives by floor, base and slope in the columns of the candidates' own curves.
-
-        From the shape (3, candidates) to (candidates, parameters).
-        """
+        """Derivatives of shape (3, candidates) in the columns of each candidate's own curve."""
         rows = np.arange(len(self.curves))
         jacobian = np.zeros((len(rows), parameter_count))
         for part, derivatives in enumerate(by_part):

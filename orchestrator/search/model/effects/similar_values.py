@@ -50,10 +50,7 @@ def correlation(first: str, second: str) -> float:
 
 
 def similar_to(choice: tuple[str, object], choices: Iterable[tuple[str, object]]) -> list[int]:
-    """The positions of the other values of a choice's axis with similar effects.
-
-    A choice is an axis and a value.
-    """
+    """The positions of the other values of a choice's axis with similar effects."""
     axis, value = choice[0], str(choice[1])
     others = [str(other) if other_axis == axis else value for other_axis, other in choices]
     return [

@@ -165,10 +165,7 @@ class TechniquePriors:
 
 
 def _weights(similar: list[str], models: list[int], to_similar: Array) -> Array:
-    """Weights of recorded effects in the expected effect of another value, shape (similar,).
-
-    The weights of a Gaussian process: inverse of (correlations + noise) · ``to_similar``.
-    """
+    """Weights of recorded effects in a Gaussian process, shape (similar,)."""
     rows = [[correlation(one, other) for other in similar] for one in similar]
     # The effect on one model has the full variance between models; the mean of n models, 1 / n.
     noise = np.diag([1 / max(1, count) for count in models])

@@ -37,13 +37,10 @@ class CurveChoices:
         return np.flatnonzero(self.is_of_samples == of_samples).tolist()
 
     def lender(self, curve: int, predicted: Indices) -> int:
-        """The predicted curve that differs from a curve in the fewest choices.
-
-        Of several, it is the one with the most defaults: recorded effects are those of changes from
-        the default.
-        """
+        """The predicted curve that differs from a curve in the fewest choices."""
         differing = (self.codes[predicted] != self.codes[curve]).sum(axis=1)
-        # The count of differing choices decides; the defaults, which are less than one, break ties.
+        # Of several, the one with the most defaults: recorded effects are those of changes from the
+        # default. Their number counts for less than one choice.
         defaults = self.defaults[predicted] / (len(self.covariances) + 1)
         return int(predicted[np.argmin(differing - defaults)])
 
@@ -77,10 +74,7 @@ def curve_choices(curves: Sequence[Curve], priors: TechniquePriors) -> CurveChoi
 
 
 def _effects_on_memory(axis: VaryingAxis, priors: TechniquePriors) -> tuple[Array, Array]:
-    """Expected logarithms of the factors on the memory that the axis changes, and their covariance.
-
-    The shapes are (values,), and (values + 1, values + 1) with zeros appended: no change.
-    """
+    """``log_memory`` of the values of an axis, and the covariance of their effects."""
     effects = [priors.of(axis.name, value) for value in axis.values]
     expected = [(effect.log_memory, effect.memory_deviation) for effect in effects]
     if axis.name in _OF_ACTIVATIONS:

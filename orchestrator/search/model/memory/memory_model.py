@@ -111,10 +111,7 @@ class MemoryModel:
             self.deviation[index] = 0.0
 
     def _correct(self) -> None:
-        """Correct the predictions by a Gaussian process over log(measured / predicted).
-
-        Regression as in Rasmussen and Williams, 2006, equations 2.23 and 2.24.
-        """
+        """Correct the predictions by a Gaussian process over log(measured / predicted)."""
         measured, log_measured = self._known()
         deviation = self._most_probable_deviation(measured, log_measured)
         every = np.arange(len(self.curves))
@@ -133,6 +130,7 @@ class MemoryModel:
             left = log_measured - at_zero[measured]
             solved = np.linalg.solve(covariance[measured] + noise, left)
             sample_errors = of_samples @ (weights[measured] * solved)
+        # Regression as in Rasmussen and Williams, 2006, equations 2.23 and 2.24.
         self.mean = rounded(self._predicted.log_bytes(sample_errors) + rest @ solved)
         variances = self._rest_variances(deviation) + weights**2 * self._sample_variances()
         self.deviation = _deviations_left(variances, covariance, covariance[measured] + noise)
@@ -205,23 +203,16 @@ class MemoryModel:
         noise = np.full((1, len(own)), _ERRORS.noise**2)
 
         def log_density(deviation: float) -> float:
-            """Logarithm of likelihood times prior, without constant terms.
-
-            The prior of the logarithm is a standard normal distribution around the usual deviation.
-            """
             covariance = self._rest_covariance(own, own, deviation)
             likelihood = float(log_likelihoods(covariance, noise, errors)[0])
+            # The logarithm is expected to be the usual one, with a deviation of 1.
             return likelihood - math.log(deviation / _ERRORS.usual_deviation) ** 2 / 2
 
         return max(_ERRORS.deviations, key=log_density)
 
 
 def _deviations_left(variances: Array, covariance: Array, of_measured: Array) -> Array:
-    """Standard deviations after the measurements, shape (candidates,).
-
-    ``variances`` are those before, ``covariance`` is that with the measured candidates, and
-    ``of_measured`` that of the measurements, noise included.
-    """
+    """Standard deviations after measurements, whose covariance with noise is ``of_measured``."""
     explained = np.einsum("ij,ji->i", covariance, np.linalg.solve(of_measured, covariance.T))
     # A variance can fall below zero by rounding.
     return rounded(np.sqrt(np.maximum(variances - explained, 0.0)))

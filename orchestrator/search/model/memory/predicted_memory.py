@@ -58,7 +58,7 @@ class PredictedMemory:
         """The least that a micro-batch of the same model and optimizer was predicted to need."""
 
     def read(self) -> bool:
-        """Take in all predictions that have arrived. Returns whether there are any."""
+        """Take in all predictions that have arrived; whether there are any."""
         lines = self._lines()
         if not lines:
             return False
@@ -124,8 +124,7 @@ class PredictedMemory:
 
     def variances(self, *, of_samples: bool) -> Array:
         """The diagonal of ``covariance`` for all candidates, shape (candidates,)."""
-        every = np.arange(len(self._members))
-        return self._shared(of_samples, every, every)[self.curves]
+        return self._shared(of_samples, self.curves, self.curves)
 
     def _shared(self, of_samples: bool, left: Indices, right: Indices) -> Array:
         """Covariance of these errors between curves, in the shape to which both are broadcast."""

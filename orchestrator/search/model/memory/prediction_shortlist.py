@@ -39,20 +39,14 @@ def prediction_shortlist(trials: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
 
 
 def _needs_prediction(curve: Curve, first: Curve) -> bool:
-    """Whether a curve needs predictions of its own.
-
-    A curve that differs from the first one in a technique without effect on device memory, such as
-    a data loader, has the memory of another curve.
-    """
+    """Whether a curve needs predictions of its own."""
+    # One that differs from the first in a data loader, say, has the memory of another curve.
     changed = set(curve.techniques) - set(first.techniques)
     return not any(axis in NO_DEVICE_MEMORY for axis, _, _ in changed)
 
 
 def _expected_log_time(curve: Curve) -> float:
-    """Expected logarithm of a curve's time, by the recorded tables; a key to sort by.
-
-    The fastest curves are predicted first, because they are the likeliest picks.
-    """
+    """Expected logarithm of a curve's time: the likeliest picks are predicted first."""
     priors = shipped_priors()
     total = 0.0
     for axis, _, value in curve.techniques:
