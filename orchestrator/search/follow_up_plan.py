@@ -74,9 +74,7 @@ class FollowUpPlan:
 
 def _picked(pick: BudgetPick) -> Iterator[Configuration]:
     """The pick, and a faster configuration of another training recipe if there is one."""
-    for configuration in (pick.best, pick.other):
-        if configuration is not None:
-            yield configuration
+    return (own for own in (pick.best, pick.other) if own is not None)
 
 
 def tie_break(records: Sequence[TrialRecord], rounds: int) -> list[TrialSpec]:
@@ -129,6 +127,4 @@ def profiled(record: TrialRecord) -> TrialSpec:
 
 def compared_trials(spec: TrialSpec) -> tuple[str, ...]:
     """The trials that a round of a tie-break compares; empty for any other trial."""
-    if spec.follow_up is None:
-        return ()
-    return spec.follow_up.compared_with
+    return () if spec.follow_up is None else spec.follow_up.compared_with

@@ -152,11 +152,8 @@ class FollowUps(Search):
 
     def _expected_seconds(self, trials: Iterable[TrialSpec]) -> float:
         """The expected slot time of follow-ups, by the trials that they follow."""
-        seconds = 0.0
-        for trial in trials:
-            if trial.follow_up is not None:
-                seconds += _repeated_seconds(self._records[trial.follow_up.follows_trial])
-        return seconds
+        followed = (own.follow_up.follows_trial for own in trials if own.follow_up is not None)
+        return sum(_repeated_seconds(self._records[trial_id]) for trial_id in followed)
 
     def _not_asked_for(self, trials: Iterable[TrialSpec]) -> list[TrialSpec]:
         return [trial for trial in trials if trial.trial_id not in self._charged_seconds]

@@ -33,9 +33,7 @@ class LargestSize:
 
     def granularity(self, size: int) -> int:
         """The largest size is known well enough when it is known to this many samples."""
-        if self.exact:
-            return 1
-        return max(1, size // _RESOLUTION)
+        return 1 if self.exact else max(1, size // _RESOLUTION)
 
     def wanted(self, sizes: MeasuredSizes) -> Iterator[int]:
         """The next size to try, unless the largest is known or no larger one is predicted to fit.

@@ -34,9 +34,7 @@ _LAST_FACTOR = 2.0
 """A trial may take this many times what is expected, even if less time is left."""
 _LAST_SECONDS = 10.0
 """A trial may take so long, even if less time is left."""
-_UNKNOWN = RemainingGain(
-    expected=math.inf, at_most=math.inf, probability_any_fits=1.0, values=np.zeros(0)
-)
+_UNKNOWN = RemainingGain(probability_any_fits=1.0, values=np.zeros(0))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -142,7 +140,7 @@ class _Deciding:
         # The baseline is measured even where it cannot result, such as at another effective batch.
         baseline = self.plan.by_similarity[0]
         is_worth_measuring[baseline] = can_run[baseline]
-        left = self.stopping.slot_seconds - self.state.slot_seconds
+        left = self._seconds_left(np.zeros(len(can_run)))
         if left <= 0:
             is_worth_measuring[:] = False
         ranked = [] if self.plan.outstanding else self.plan.by_similarity
@@ -170,18 +168,15 @@ class _Deciding:
         expected = state.seconds(posterior)
         seconds = np.maximum(expected, state.failures.late_seconds())
         can_gain = (gains > 0) & can_run
-        # A running trial is charged with what it is expected to take.
-        spent = state.slot_seconds + seconds[self.plan.outstanding_candidates].sum()
-        left = self.stopping.slot_seconds - float(spent)
+        left = self._seconds_left(seconds)
         is_worth_measuring = can_gain & (seconds <= left)
         # The open repeats of a measured candidate run first.
         repeats = [index for index in state.measured if self.is_open[index]]
         most_valuable = most_per_second(values, gains, seconds, is_worth_measuring)
         chosen = next(iter(repeats), most_valuable)
         is_worth_measuring[repeats] = True
-        allowed = math.inf
-        if chosen is not None:
-            allowed = self.stopping.allowed_seconds(float(expected[chosen]), left)
+        # Without a next trial, no one asks for the time that it may take.
+        allowed = self.stopping.allowed_seconds(float(expected[chosen or 0]), left)
         rules = self._rules(np.max([assessment.fits for assessment in assessments], axis=0))
         rules[can_gain & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
         return Decisions(
@@ -190,6 +185,11 @@ class _Deciding:
             results=tuple(assessment.result for assessment in assessments),
             allowed_seconds=allowed,
         )
+
+    def _seconds_left(self, seconds: Array) -> float:
+        """Slot time for further trials. A running one is charged with its expected ``seconds``."""
+        running = float(seconds[self.plan.outstanding_candidates].sum())
+        return self.stopping.slot_seconds - self.state.slot_seconds - running
 
     def _can_run(self) -> Mask:
         can_run = self.is_open & ~self.state.cannot_run

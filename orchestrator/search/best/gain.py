@@ -55,9 +55,9 @@ class Posterior:
 class RemainingGain:
     """How much faster than the fastest measured candidate an unmeasured one could be."""
 
-    expected: float
+    expected: float = math.inf
     """Mean of the largest gain, as a share of the speed."""
-    at_most: float
+    at_most: float = math.inf
     """Upper bound of the largest gain at the given probability, as a share of the speed; infinite
     while no measured candidate fits."""
     probability_any_fits: float
@@ -146,16 +146,10 @@ def remaining_gain(
     any_fits = float(is_feasible.any(axis=1).mean())
     if incumbent is None:
         # The question is what fits, and the speeds of other candidates show nothing about it.
-        return RemainingGain(
-            expected=math.inf, at_most=math.inf, probability_any_fits=any_fits, values=gains
-        )
+        return RemainingGain(probability_any_fits=any_fits, values=gains)
     covariance = _ratio_covariance(posterior, shortlist, incumbent)
-    mean = posterior.log_speed[shortlist] - posterior.log_speed[incumbent]
-    # Rounding can make an eigenvalue slightly negative.
-    ratios = generator.multivariate_normal(
-        mean, covariance, _SAMPLES, check_valid="ignore", method="eigh"
-    )
-    ratios = np.minimum(ratios, _largest_gains(posterior, incumbent)[shortlist])
+    ratios = _sampled_ratios(posterior, shortlist, incumbent, covariance, generator)
+    # A gain of nothing is always possible: the incumbent stays.
     ratios = np.maximum(is_feasible * ratios, 0.0)
     values[shortlist] = rounded(_values(ratios, gains[shortlist], covariance))
     # A logarithm of a ratio becomes a share of the incumbent's speed.
@@ -166,6 +160,22 @@ def remaining_gain(
         probability_any_fits=any_fits,
         values=values,
     )
+
+
+def _sampled_ratios(
+    posterior: Posterior,
+    rows: Indices,
+    incumbent: int,
+    covariance: Array,
+    generator: np.random.Generator,
+) -> Array:
+    """Logarithms of the speeds relative to the incumbent's, in each sample, (samples, rows)."""
+    mean = posterior.log_speed[rows] - posterior.log_speed[incumbent]
+    # Rounding can make an eigenvalue slightly negative.
+    ratios = generator.multivariate_normal(
+        mean, covariance, _SAMPLES, check_valid="ignore", method="eigh"
+    )
+    return np.minimum(ratios, _largest_gains(posterior, incumbent)[rows])
 
 
 def _values(sampled: Array, expected: Array, covariance: Array) -> Array:

@@ -89,9 +89,7 @@ class TrialCost:
 
     def _usual(self) -> float:
         """Seconds of a trial besides its steps, without slow techniques."""
-        if self._plain:
-            return statistics.median(self._plain)
-        return USUAL_SECONDS
+        return statistics.median(self._plain or [USUAL_SECONDS])
 
     def _to_build(self) -> Array:
         """Seconds to build the ops that are not built yet, shape (candidates,)."""
