@@ -3,8 +3,11 @@
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 
 from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.repeatability import energy_error
+from orchestrator.storage.tables.rows import Row
 from orchestrator.units import HOUR_SECONDS
 
 Figure = Callable[[Configuration, float | None], float | None]
@@ -19,6 +22,8 @@ class Objective:
     name: str
     unit: str
     of: Figure
+    error95: Callable[[Configuration], float | None]
+    """Half the relative 95 % interval of another trial's figure; None if it is not known."""
     higher_is_better: bool = False
     of_any_samples: bool = False
     """Whether the figure compares configurations whose samples differ, such as in their length."""
@@ -51,7 +56,11 @@ def joules_per_sample(configuration: Configuration, _: float | None = None) -> f
 
     Older tables lack the column. For them it is computed from the energy of the counted steps.
     """
-    row = configuration.row
+    return row_joules_per_sample(configuration.row)
+
+
+def row_joules_per_sample(row: Row) -> float | None:
+    """``joules_per_sample`` of one trial."""
     if row.get("joules_per_sample") is not None:
         return float(row["joules_per_sample"])
     if row.get("energy_joules") is None or not row.get("counted_seconds"):
@@ -59,6 +68,11 @@ def joules_per_sample(configuration: Configuration, _: float | None = None) -> f
     # Energy was recorded over the counted steps alone, so it is divided by their samples.
     counted_samples = row["samples_per_second"] * row["counted_seconds"]
     return float(row["energy_joules"] / counted_samples)
+
+
+def _energy_error95(configuration: Configuration) -> float | None:
+    half_width = energy_error(configuration.row).of_another_trial().half_width95
+    return half_width if math.isfinite(half_width) else None
 
 
 def dollars_per_million(configuration: Configuration, price_per_hour: float | None) -> float | None:
@@ -69,6 +83,8 @@ def dollars_per_million(configuration: Configuration, price_per_hour: float | No
     return price_per_hour / HOUR_SECONDS * seconds
 
 
+_speed_error95 = attrgetter("error95")
+
 OBJECTIVES: Mapping[str, Objective] = {
     objective.name: objective
     for objective in (
@@ -77,6 +93,7 @@ OBJECTIVES: Mapping[str, Objective] = {
             unit="samples/s",
             higher_is_better=True,
             of=lambda configuration, _: configuration.samples_per_second,
+            error95=_speed_error95,
         ),
         Objective(
             name="tokens_per_second",
@@ -84,15 +101,27 @@ OBJECTIVES: Mapping[str, Objective] = {
             higher_is_better=True,
             of_any_samples=True,
             of=lambda configuration, _: configuration.real_tokens_per_second,
+            error95=_speed_error95,
         ),
-        Objective(name="joules_per_sample", unit="J per sample", of=joules_per_sample),
+        Objective(
+            name="joules_per_sample",
+            unit="J per sample",
+            of=joules_per_sample,
+            error95=_energy_error95,
+        ),
         Objective(
             name="dollars_per_million",
             unit="dollars per million samples",
             of=dollars_per_million,
+            error95=_speed_error95,
             needs_price=True,
         ),
-        Objective(name="host_memory", unit="bytes of host memory", of=_host_memory),
+        Objective(
+            name="host_memory",
+            unit="bytes of host memory",
+            of=_host_memory,
+            error95=lambda _: None,
+        ),
     )
 }
 

@@ -63,6 +63,13 @@ BETWEEN_TRIALS: Mapping[Pace, Variation] = {
     Pace.CPU: Variation(CPU_ERROR, 0.0, 8.0, 0.0),
 }
 """Those of ``Pace.CPU`` are an assumption, because every recorded run had a GPU."""
+ENERGY_BETWEEN_TRIALS: Mapping[Pace, Variation] = {
+    Pace.GPU: Variation(0.0026, 0.0290, 5.5, 0.0082),
+    Pace.LAUNCHES: Variation(0.0051, 0.0244, 3.7, 0.0186),
+    Pace.HOST: Variation(0.0803, 0.0288, 21.7, 0.1004),
+}
+"""The same of the energy per sample. The constant part is a share of the counted time, because the
+GPU's sensor, which is read at its begin and end, lags."""
 BETWEEN_TECHNIQUES = 0.0038
 """Standard deviation of the logarithm of a further factor by which the GPU-bound rows of one
 technique differ between two runs, because other clocks slow some techniques more."""
@@ -80,7 +87,7 @@ def pace_of(row: Row) -> Pace:
 
 @dataclass(frozen=True, slots=True)
 class SpeedError:
-    """The uncertainty of the logarithm of a mean speed: if it is small, its relative error."""
+    """The uncertainty of the logarithm of a speed or energy: if small, its relative error."""
 
     standard_error: float
     """Beside other configurations of the same run."""
@@ -121,6 +128,18 @@ def speed_error(repeats: Sequence[Row]) -> SpeedError:
         math.sqrt(sum(map(_variance, repeats))) / len(repeats),
         min(variation.degrees_of_freedom for variation in variations),
         max(variation.between_runs for variation in variations),
+    )
+
+
+def energy_error(row: Row) -> SpeedError:
+    """The uncertainty of a trial's energy per sample; infinite without a GPU."""
+    variation = ENERGY_BETWEEN_TRIALS.get(pace_of(row))
+    if variation is None or not row.get("counted_seconds"):
+        return UNKNOWN_ERROR
+    return SpeedError(
+        math.hypot(variation.relative, variation.seconds / row["counted_seconds"]),
+        variation.degrees_of_freedom,
+        variation.between_runs,
     )
 
 

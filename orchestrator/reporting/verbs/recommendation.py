@@ -25,7 +25,7 @@ from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.recommendation_notes import notes, short_notes
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.verbs.workload import Workload
-from orchestrator.units import count, memory, number
+from orchestrator.units import count, error, memory, number
 
 _WORDS: Mapping[str, tuple[str, str]] = {
     "samples_per_second": ("most", "samples/s"),
@@ -150,7 +150,8 @@ class RecommendationText:
         if objective.name == "host_memory":
             parts.insert(0, f"{memory(figure)} of host memory")
         elif objective.name != "samples_per_second":
-            parts.insert(0, f"{number(figure)} {objective.unit}")
+            interval = error(objective.error95(candidate.configuration))
+            parts.insert(0, f"{number(figure)} {objective.unit} {interval}".rstrip())
         return f"{self.dataset.pick_label(candidate.configuration)}: {', '.join(parts)}"
 
     def _left_out(self) -> Iterator[str]:
@@ -276,6 +277,7 @@ def _entry(
     about: RecommendationText, candidate: Offer, workload: Workload | None
 ) -> dict[str, Any]:
     configuration, recommendation = candidate.configuration, about.recommendation
+    objective = recommendation.constraints.objective
     entry = {
         "configuration": about.dataset.pick_label(configuration),
         "trial_id": candidate.measured.trial_ids[0],
@@ -290,7 +292,8 @@ def _entry(
         "same_losses": configuration.same_losses,
         "memory_bytes": configuration.memory_bytes,
         "samples_per_second": configuration.samples_per_second,
-        recommendation.constraints.objective.name: recommendation.figure(candidate),
+        objective.name: recommendation.figure(candidate),
+        f"{objective.name}_error95": objective.error95(configuration),
         "flags": flags.to_json(configuration.flags),
         "notes": notes(about.results, candidate),
     }

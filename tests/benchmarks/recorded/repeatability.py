@@ -6,7 +6,8 @@ Student's t with a scale of three parts: the trials' own intervals, a share of t
 that does not grow with the step. The likeliest share, time and degrees of freedom are printed, and
 how far the rows of two runs, and then those of one technique in them, are apart together.
 
-``orchestrator.analysis.repeatability`` has the printed figures.
+The same is fitted to the energy per sample. ``orchestrator.analysis.repeatability`` has the printed
+figures.
 """
 
 import itertools
@@ -23,6 +24,7 @@ from scipy import optimize, stats
 
 from jobs.flags import SHARED, flags_of, has_any
 from orchestrator.analysis.dataset import Dataset, load_dataset
+from orchestrator.analysis.objectives import row_joules_per_sample
 from orchestrator.analysis.repeatability import Pace, Variation, pace_of
 from orchestrator.storage.tables.rows import Row
 from tests.benchmarks.recorded.runs import folders_below, full_label, ok_rows
@@ -52,6 +54,9 @@ class Pair:
     step_seconds: float
     own_errors: tuple[float, float]
     """Standard errors of both means by the trials' own steps."""
+    log_energy_ratio: float | None
+    """Of the energy per sample; None if it was not measured."""
+    counted_seconds: float
 
 
 def lines(options: Namespace) -> Iterator[str]:
@@ -108,7 +113,14 @@ def _pair(
         log_ratio=math.log(second["samples_per_second"] / first["samples_per_second"]),
         step_seconds=sum(steps) / 2,
         own_errors=(errors[0] / 1.96, errors[1] / 1.96),
+        log_energy_ratio=_log_energy_ratio(first, second),
+        counted_seconds=min(row.get("counted_seconds") or 0.0 for row in (first, second)),
     )
+
+
+def _log_energy_ratio(first: Row, second: Row) -> float | None:
+    earlier, later = row_joules_per_sample(first), row_joules_per_sample(second)
+    return math.log(later / earlier) if earlier and later else None
 
 
 def _is_precise(row: Row) -> bool:
@@ -127,6 +139,18 @@ def report(found: Sequence[Pair]) -> Iterator[str]:
         yield f"{pace}: {len(of_pace)} pairs: {_described(variation, of_pace)}"
         if pace is Pace.GPU:
             yield from shared_by_techniques(of_pace, variation)
+        # The sensor's delay is a constant time, which is a share of the counted steps.
+        of_energy = [
+            replace(
+                pair,
+                log_ratio=pair.log_energy_ratio,
+                step_seconds=pair.counted_seconds,
+                own_errors=(0.0, 0.0),
+            )
+            for pair in of_pace
+            if pair.log_energy_ratio is not None
+        ]
+        yield f"{pace}, energy: {len(of_energy)} pairs: {_described(fit(of_energy), of_energy)}"
 
 
 def _beside_others(found: Sequence[Pair]) -> list[Pair]:
@@ -193,7 +217,7 @@ def _described(variation: Variation, found: Sequence[Pair]) -> str:
         if len(_beside_others(others)) > MIN_PAIRS:
             out_of_sample += _hits(of_run, fit(_beside_others(others), variation))
     return (
-        f"{_weights(found).sum():.0f} independent, {variation.relative:.2%} of the step and "
+        f"{_weights(found).sum():.0f} independent, {variation.relative:.2%} and "
         f"{1e3 * variation.seconds:.1f} ms, "
         f"{variation.degrees_of_freedom:.1f} degrees of freedom, two runs "
         f"{variation.between_runs:.2%} apart; the printed ± of one holds the "

@@ -11,6 +11,7 @@ from orchestrator.analysis.repeatability import (
     Pace,
     SpeedError,
     difference_error,
+    energy_error,
     pace_of,
     speed_error,
 )
@@ -91,3 +92,11 @@ def test_difference_error_adds_the_variances():
     ).of_another_run().standard_error == pytest.approx(math.hypot(0.05, 0.02))
     # Student's t with 8 degrees of freedom: 97.5 % lie below 2.306.
     assert error.half_width95 == pytest.approx(0.05 * 2.306, rel=1e-3)
+
+
+def test_energy_of_short_trials_is_known_less_well_because_the_sensor_lags():
+    short, long = (energy_error(row(counted_seconds=seconds)) for seconds in (0.29, 29.0))
+    assert short.standard_error == pytest.approx(0.1, rel=0.01)
+    assert long.standard_error == pytest.approx(math.hypot(0.0026, 0.001))
+    assert math.isinf(energy_error(row(gpu_model=None, counted_seconds=1.0)).standard_error)
+    assert math.isinf(energy_error(row()).standard_error)

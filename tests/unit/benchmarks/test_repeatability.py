@@ -12,6 +12,7 @@ from orchestrator.analysis.dataset import load_dataset
 from orchestrator.analysis.repeatability import (
     BETWEEN_TECHNIQUES,
     BETWEEN_TRIALS,
+    ENERGY_BETWEEN_TRIALS,
     Pace,
 )
 from tests.benchmarks.recorded import repeatability
@@ -37,16 +38,17 @@ def test_repeatability_in_code_is_what_the_command_prints():
     runs = [str(path) for path in sorted((ROOT / "docs" / "results").glob("2026-11-2*"))]
     options = command_line().parse_args(["repeatability", *runs])
     printed = list(repeatability.lines(options))
-    for pace in (Pace.GPU, Pace.LAUNCHES, Pace.HOST):
-        [line] = [line for line in printed if line.startswith(f"{pace}:")]
+    fits = [(f"{pace}:", BETWEEN_TRIALS[pace]) for pace in ENERGY_BETWEEN_TRIALS]
+    fits += [(f"{pace}, energy:", fitted) for pace, fitted in ENERGY_BETWEEN_TRIALS.items()]
+    for start, fitted in fits:
+        [line] = [line for line in printed if line.startswith(start)]
         _, _, relative, seconds, degrees, between_runs, *_ = printed_figures(line)
-        fitted = BETWEEN_TRIALS[pace]
         assert fitted.relative == pytest.approx(relative)
         assert fitted.seconds == pytest.approx(seconds)
         assert fitted.degrees_of_freedom == degrees
         assert fitted.between_runs == pytest.approx(between_runs)
         # What the documentation says of ±: 95 of 100 cases, of runs that the fit has not seen.
-        assert printed_figures(line)[-2:] == pytest.approx([0.95, 0.95], abs=0.0135)
+        assert printed_figures(line)[-2:] == pytest.approx([0.95, 0.95], abs=0.025)
     [shared] = [printed_figures(line)[-1] for line in printed if "share " in line]
     assert shared == pytest.approx(BETWEEN_TECHNIQUES)
 
@@ -94,6 +96,8 @@ def invented(shift: Callable[[int, str], float]) -> list[Pair]:
                 log_ratio=shared[activations] + chance.gauss(0, 0.002 * math.sqrt(2)),
                 step_seconds=1.0,
                 own_errors=(0.0, 0.0),
+                log_energy_ratio=None,
+                counted_seconds=1.0,
             )
             found.append(pair)
     return found
