@@ -35,13 +35,18 @@ NEW_LENGTHS = 0.1
 """A row is flagged if lengths that are new take more than this share of an epoch's time."""
 
 
-def relative_half_width(values: Sequence[float]) -> float:
-    """Half the 95 % interval of the mean, relative to it; infinite for fewer than two values."""
+def relative_half_width(values: Sequence[float], intervals: int = 1) -> float:
+    """Half the 95 % interval of the mean, relative to it; infinite for fewer than two values.
+
+    ``intervals``: so many such intervals hold their means all together in 95 of 100 cases, by
+    Bonferroni's inequality.
+    """
     if len(values) < 2:
         return math.inf
     # The standard error of a mean of n independent values: their standard deviation / sqrt(n).
     standard_error = statistics.stdev(values) / math.sqrt(len(values))
-    return student_t95(len(values) - 1) * standard_error / statistics.fmean(values)
+    quantile = student_quantile(1 - 0.025 / intervals, len(values) - 1)
+    return quantile * standard_error / statistics.fmean(values)
 
 
 def mean_step_error(seconds: Sequence[float], count: int | None = None) -> float:

@@ -84,7 +84,8 @@ class PairedComparison:
     ratio: float
     """Mean of the speed ratios of all rounds."""
     ci95: float
-    """Half the 95 % interval of the ratio, as a share of it (Student's t over the rounds)."""
+    """Half the 95 % interval of the ratio, as a share of it (Student's t over the rounds). It is
+    wider with several challengers, because each is one more chance of a false winner."""
     rounds: int
 
     @property
@@ -113,7 +114,7 @@ def paired_comparisons(rows: Iterable[Row]) -> tuple[PairedComparison, ...]:
                         trial_id=trial_id,
                         reference_id=reference_id,
                         ratio=statistics.fmean(ratios),
-                        ci95=relative_half_width(ratios),
+                        ci95=relative_half_width(ratios, intervals=len(others)),
                         rounds=len(ratios),
                     )
                 )

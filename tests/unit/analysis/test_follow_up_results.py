@@ -45,6 +45,17 @@ def test_paired_comparisons_use_the_ratio_of_each_round():
     assert not comparison.is_slower
 
 
+def test_several_challengers_have_wider_intervals_so_that_none_wins_by_chance():
+    speeds = ((100, 103), (100, 101), (100, 105))
+    (alone,) = paired_comparisons(rounds(*speeds))
+    rows = [{**row, "compared_with": ["a", "b", "c", "d"]} for row in rounds(*speeds)]
+    rows += [round_row("c", n, 99, compared_with=["a", "b", "c", "d"]) for n in range(3)]
+    rows += [round_row("d", n, 99, compared_with=["a", "b", "c", "d"]) for n in range(3)]
+    one_of_three = paired_comparisons(rows)[0]
+    # Student's t with 2 degrees of freedom at 1 - 0.025 / 3 is 7.649, and at 0.975 it is 4.303.
+    assert one_of_three.ci95 / alone.ci95 == pytest.approx(7.649 / 4.303, rel=1e-3)
+
+
 def test_paired_comparisons_need_two_complete_rounds():
     assert paired_comparisons(rounds((100, 102))) == ()
     incomplete = [*rounds((100, 102)), round_row("a", 1, 100), round_row("b", 2, 100)]
