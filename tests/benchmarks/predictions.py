@@ -11,6 +11,7 @@ runs. It should run with the transformers of those runs: what is installed decid
 """
 
 import argparse
+import functools
 import multiprocessing
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -34,15 +35,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.predictions")
     parser.add_argument("configs", type=Path, nargs="*", metavar="CONFIG.yaml")
     parser.add_argument("--recorded", type=Path, metavar="RUNS", help="a folder of run folders")
+    parser.add_argument("--gpu", default="h200", help="of whose constants the figures are")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE.parquet")
     options = parser.parse_args(arguments)
     if options.output.exists():
         raise FileExistsError(f"{options.output}: predictions are not made again")
     rows: list[dict[str, Any]] = []
     for name, trials in _named_trials(options):
-        rows += [{"config": name, **values} for values in _predicted(trials)]
+        rows += [{"config": name, **values} for values in _predicted(trials, options.gpu)]
         print(f"{name}: {len(trials)} configurations", flush=True)
-    write_predictions(rows, options.output, gpu="h200")
+    write_predictions(rows, options.output, gpu=options.gpu)
     unknown = sum(bool(values["unknown"]) for values in rows)
     print(f"{options.output}: {len(rows)} predictions, {unknown} unknown")
 
@@ -54,7 +56,7 @@ def _named_trials(options: argparse.Namespace) -> Iterator[tuple[str, list[Trial
         yield from planned_again(recorded_runs(options.recorded))
 
 
-def _predicted(trials: Sequence[TrialSpec]) -> list[dict[str, Any]]:
+def _predicted(trials: Sequence[TrialSpec], gpu: str) -> list[dict[str, Any]]:
     models = sharing_traces(trials)
     chunks = []
     for begin in range(0, len(models), _MODELS_A_PROCESS):
@@ -65,13 +67,13 @@ def _predicted(trials: Sequence[TrialSpec]) -> list[dict[str, Any]]:
     context = multiprocessing.get_context("spawn")
     rows = []
     with context.Pool(1, maxtasksperchild=1) as pool:
-        for predicted in pool.imap(_rows_of, chunks, chunksize=1):
+        for predicted in pool.imap(functools.partial(_rows_of, gpu), chunks, chunksize=1):
             rows += predicted
     return rows
 
 
-def _rows_of(trials: Sequence[TrialSpec]) -> list[dict[str, Any]]:
-    return [row(prediction) for prediction in predict(trials, load_gpu("h200"))]
+def _rows_of(gpu: str, trials: Sequence[TrialSpec]) -> list[dict[str, Any]]:
+    return [row(prediction) for prediction in predict(trials, load_gpu(gpu))]
 
 
 if __name__ == "__main__":
