@@ -13,6 +13,7 @@ import pytest
 
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.techniques import AXES
+from orchestrator import predict as predict_verb
 from orchestrator import sweep
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
@@ -253,6 +254,22 @@ def test_sweep_predict_shows_the_plan_with_its_memory(tmp_path, capsys):
     assert trial_ids == [small["trial_id"], large["trial_id"]]
     assert 0 < small["allocated_bytes"] <= large["allocated_bytes"]
     assert sweep.main([str(config), "--predict", "h2000"]) == 2
+
+
+def test_predict_names_the_smallest_and_the_cheapest_card(tmp_path, capsys):
+    config, prices = tmp_path / "small.yaml", tmp_path / "prices.yaml"
+    config.write_text(SMALL)
+    prices.write_text("{t4: 0.4, l4: {price: 0.8, hours: 2}, 2GiB: 0.1}")
+    options = [str(config), "--memory=2GiB", f"--prices={prices}"]
+    assert predict_verb.main([*options, "--json"]) == 0
+    small, large = json.loads(capsys.readouterr().out)
+    # The interval of a card that nobody measured holds the largest context known.
+    assert small["cards"]["2GiB"]["fits"] == "yes"
+    assert large["smallest_card"] == small["smallest_card"] == "2GiB"
+    assert small["cheapest"] == {"card": "l4", "per_hour": 0.8, "per_run": 1.6}
+    prices.write_text("{a1000: 0.4}")
+    assert predict_verb.main(options) == 2
+    assert "unknown cards ['a1000']" in capsys.readouterr().err
 
 
 def _tokenizer(folder: Path) -> Path:
