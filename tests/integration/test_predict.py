@@ -263,7 +263,7 @@ def test_predict_names_the_smallest_and_the_cheapest_card(tmp_path, capsys):
     options = [str(config), "--memory=2GiB", f"--prices={prices}"]
     assert predict_verb.main([*options, "--json"]) == 0
     small, large = json.loads(capsys.readouterr().out)
-    # The interval of a card that nobody measured holds the largest context known.
+    # The constants are assumed, so the interval holds the largest context that is known.
     assert small["cards"]["2GiB"]["fits"] == "yes"
     assert large["smallest_card"] == small["smallest_card"] == "2GiB"
     assert small["cheapest"] == {"card": "l4", "per_hour": 0.8, "per_run": 1.6}
