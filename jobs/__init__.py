@@ -15,6 +15,7 @@ spec/               what a trial is asked to do
 
 record.py           what came of one trial
 anatomy_record.py   its anatomy as plain data
+gradient_check.py   whether gradients are those of the same weights in fp32
 errors.py           what an error means: exceptions, signals and exit codes as outcomes
 flags.py            warnings about a row
 infrastructure.py   failures of the machine, which say nothing about a trial

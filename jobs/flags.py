@@ -20,6 +20,7 @@ class FlagKind(enum.StrEnum):
     LOSS_MISMATCH = "loss_mismatch"  # mean loss divided by the reference's
     LOSS_TIMES_ACCUMULATION = "loss_times_accumulation"  # the same; it equals the accumulation
     LOSS_NOT_FINITE = "loss_not_finite"  # the first step with such a loss, from 1
+    GRADIENTS_DIFFER = "gradients_differ"  # relative error of the worst tensor
     ACCUMULATION_SUSPECT = "accumulation_suspect"  # loss ratio of another accumulated row
     NOT_QUANTIZED = "not_quantized"  # share of the frozen layers' weights in 16 bits or more
     CANNOT_EVALUATE = "cannot_evaluate"  # none

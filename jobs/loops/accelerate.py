@@ -33,6 +33,7 @@ def train(setup: Setup) -> Trained:
         train_rows=loop.train_rows,
         evaluate=loop.evaluate_rows,
         save=loop.save_checkpoint,
+        loss_of=lambda model, inputs: model(**inputs).loss,
         loss_scaling="divided" if setup.arguments.gradient_accumulation_steps > 1 else None,
     )
 
@@ -65,7 +66,7 @@ class _Loop:
             step = list(itertools.islice(batches, self._accumulation))
             meter.data_wait(time.perf_counter() - begin)
             left = self._accumulation
-            for batch, share in zip(step, _shares(self.model, step), strict=True):
+            for batch, share in zip(step, label_shares(self.model, step), strict=True):
                 left -= 1
                 meter.phase("data")
                 samples += len(batch["labels"])
@@ -110,7 +111,7 @@ class _Loop:
         return loss.detach()
 
 
-def _shares(model: Any, step: Sequence[Any]) -> Sequence[float | torch.Tensor]:
+def label_shares(model: Any, step: Sequence[Any]) -> Sequence[float | torch.Tensor]:
     """What each micro-batch contributes to the mean loss of a step: its share of the labels."""
     if len(step) == 1:
         return [1.0]

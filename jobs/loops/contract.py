@@ -42,6 +42,8 @@ class Trained:
     evaluate: Callable[[Sequence[int]], None] | None = None  # on these rows; None: the loop cannot
     trainer_class: str = ""  # module and name of the Trainer's class; empty: a plain loop
     trainer_settings: str = ""  # what its class of arguments adds to ``TrainingArguments``
+    # (model, micro-batch) -> the mean loss of the training; None: it has no such loss
+    loss_of: Callable[[torch.nn.Module, Mapping[str, Any]], torch.Tensor] | None = None
     columns: Mapping[str, Any] = field(default_factory=dict)  # those of ``techniques.COLUMNS``
     reference_model: torch.nn.Module | None = None  # which a preference training compares with
     save: Callable[[], None] | None = None  # saves a checkpoint; None: the loop cannot

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -67,6 +67,12 @@ class Metered(_Base):
         self.meter.phase("forward")
         loss = self.loss_scale.compute(super().compute_loss, *args, **kwargs)
         self.meter.phase("backward")
+        return loss
+
+    def loss_of(self, model: torch.nn.Module, inputs: Mapping[str, Any]) -> torch.Tensor:
+        """The mean loss of a micro-batch, without a report to the meter."""
+        kept = {name: value for name, value in inputs.items() if name != COUNT}
+        loss: torch.Tensor = super().compute_loss(model, kept)
         return loss
 
     def _clip_grad_norm(self, *args: Any, **kwargs: Any) -> Any:
@@ -190,6 +196,7 @@ def measured(trainer: Metered, setup: Setup, loss_scale: LossScale) -> Trained:
         train_rows=trainer.train_rows,
         evaluate=trainer.evaluate_rows,
         save=trainer.save_checkpoint,
+        loss_of=trainer.loss_of,
         loss_scaling=trainer.loss_scale.scaling,
         accumulated_loss_ratio=trainer.checked_loss_ratio,
         trainer_class=f"{kind.__module__}.{kind.__qualname__}",

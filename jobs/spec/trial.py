@@ -47,6 +47,8 @@ class MeasureSpec:
     isolation: Isolation = "fork"
     profile: bool = False
     """Break memory and time down after the counted steps (``jobs.anatomy``)."""
+    gradients: bool = False
+    """Compare the gradients of a step with a reference after everything else; without dropout."""
     memory_cap: MemoryCap | None = None
     """None: the trial may use the whole GPU."""
     evaluate_and_save: bool = False
@@ -61,6 +63,8 @@ class Purpose(enum.StrEnum):
     """Repeats a budget's pick under a memory cap of the budget's size: does it fit?"""
     TIE_BREAK = "tie_break"
     """Repeats close configurations in turn on one GPU: which is faster?"""
+    GRADIENTS = "gradients"
+    """Repeats a budget's pick to compare its gradients with a reference in fp32: are they right?"""
     PROFILE = "profile"
     """Repeats a configuration to see where its memory and time go."""
 

@@ -19,6 +19,7 @@ from jobs.techniques.hooks import bound, hook_name, service
 from jobs.trackers.tracker import Moment, Tracker, notify
 from jobs.trial import data, models
 from jobs.trial.data import Collator, RowLengths
+from jobs.trial.gradients.reference import plain, without_dropout
 
 Announce = Callable[[str], None]  # called with the name of each phase of the trial as it begins
 
@@ -171,7 +172,13 @@ def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) 
     for place in MODEL_PLACES:
         if change := bound(spec, place):
             model = change(model, spec.model.task, arguments)
-    return model
+    # Random masks cannot be equal in two kernels, so gradients are compared without dropout.
+    return without_dropout(model) if spec.measure.gradients else model
+
+
+def reference_model(spec: TrialSpec, setup: Setup, device: torch.device) -> torch.nn.Module:
+    """The model of the same training in fp32, without what only changes how it is computed."""
+    return _model(plain(spec), setup.dataset, setup.arguments, device)
 
 
 def _deepspeed(spec: TrialSpec, scratch: str) -> dict[str, Any] | None:

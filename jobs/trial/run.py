@@ -126,6 +126,9 @@ def _measure(
         if spec.measure.evaluate_and_save:
             enter("evaluate_and_save")
             values = upkeep_peaks.measure(trained, setup, lengths, values)
+        if spec.measure.gradients:
+            enter("gradients")
+            values |= _gradients(trained, setup, spec, device)
         return values, anatomy
 
 
@@ -209,6 +212,26 @@ def _profile(trained: Trained, values: Measurements) -> tuple[Measurements, Anat
         traceback.print_exc()
         values = {**values, "anatomy_missing": errors.classify(error)[2]}
     return {**values, "anatomy_seconds": time.perf_counter() - begin}, anatomy
+
+
+def _gradients(
+    trained: Trained, setup: Setup, spec: TrialSpec, device: torch.device
+) -> Measurements:
+    """The comparison of gradients, or why there is none; an error costs only the comparison."""
+    from jobs.trial.assembly import reference_model
+    from jobs.trial.gradients.check import compare
+    from jobs.trial.gradients.reference import NotComparableError
+
+    begin = time.perf_counter()
+    try:
+        check = compare(trained, spec, lambda: reference_model(spec, setup, device))
+        values = check.measurements()
+    except NotComparableError as error:
+        values = {"gradients_missing": str(error)}
+    except Exception as error:
+        traceback.print_exc()
+        values = {"gradients_missing": errors.classify(error)[2]}
+    return {**values, "gradient_seconds": time.perf_counter() - begin}
 
 
 def _read(trackers: Sequence[Tracker]) -> tuple[Measurements, dict[str, list[float]]]:

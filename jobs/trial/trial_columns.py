@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jobs import steady_state
+from jobs import gradient_check, steady_state
 from jobs.flags import Flag, flag_columns
 from jobs.loss_scaling import scaling_flag
 from jobs.record import Column
@@ -55,6 +55,7 @@ COLUMNS = (
     Column("joules_per_sample", "float64", "Energy that the GPU drew per counted sample", unit="J"),
     *_upkeep_columns("evaluate", "an evaluation on the longest rows"),
     *_upkeep_columns("save", "saving a checkpoint"),
+    *gradient_check.COLUMNS,
 )
 
 

@@ -9,6 +9,7 @@ pareto.py               the Pareto front
 objectives.py           the figures to rank by
 repeatability.py        by how much two trials of one configuration can differ
 follow_up_results.py    picks measured again with less memory, and close configurations in turns
+gradient_results.py     picks whose gradients were compared with fp32
 baseline.py             what techniques are compared with
 technique_effects.py    what each technique changes
 gain_over_default.py    a candidate against the default configuration

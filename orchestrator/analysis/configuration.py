@@ -19,7 +19,8 @@ from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
 
 MEMORY_COLUMNS = ("device_peak_bytes", "peak_allocated_bytes", "host_peak_resident_bytes")
 """Columns that memory can be compared by, best first: of the device, its tensors, the process."""
-MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
+_LOSS_MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
+MISMATCH = _LOSS_MISMATCH | {FlagKind.GRADIENTS_DIFFER}
 """Flags of a row that trained something else than its reference."""
 BATCH_AXES = ("micro_batch", "accumulation")
 """Their product is the effective batch."""
@@ -117,13 +118,17 @@ class Configuration:
 
     @property
     def trains_wrongly(self) -> bool:
-        """Whether its losses contradict their reference. It is then never picked or exported."""
+        """Whether its losses or its gradients contradict their reference.
+
+        It is then never picked or exported.
+        """
         return has_any(self.flags, MISMATCH)
 
     @property
     def loss_state(self) -> CheckState:
         """The result of its loss check. In a table without losses, the flags decide."""
-        return CheckState.MISMATCH if self.trains_wrongly else self.loss_check.state
+        is_wrong = has_any(self.flags, _LOSS_MISMATCH)
+        return CheckState.MISMATCH if is_wrong else self.loss_check.state
 
     @property
     def trains_like(self) -> tuple[TrainingRecipe, int]:

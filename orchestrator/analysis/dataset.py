@@ -20,6 +20,7 @@ from orchestrator.analysis.configuration import (
     memory_column,
 )
 from orchestrator.analysis.environment_results import EnvironmentResults
+from orchestrator.analysis.gradient_results import gradient_results, with_gradient_flags
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.loss_parity.equivalence import equivalent_recipes
 from orchestrator.analysis.loss_parity.loss_checks import LossCheck, loss_checks
@@ -176,12 +177,13 @@ def _results(
     rows = [row for row in table.rows if row["environment_id"] == environment_id]
     searched = [row for row in rows if is_of_the_search(row)]
     by_outcome = grouped(searched, itemgetter("outcome"))
+    follow_ups = tuple(row for row in rows if not is_of_the_search(row))
     return EnvironmentResults(
         environment_id=environment_id,
         environment=table.environments.get(environment_id, {}),
         run=table.run,
-        configurations=tuple(ranked),
-        follow_ups=tuple(row for row in rows if not is_of_the_search(row)),
+        configurations=with_gradient_flags(ranked, gradient_results(follow_ups)),
+        follow_ups=follow_ups,
         memory_column=memory_column(searched),
         recipe=recipe,
         is_baseline_recipe=recipe == wanted,

@@ -18,6 +18,7 @@ from orchestrator.analysis.follow_up_results import (
     cap_checks,
     paired_comparisons,
 )
+from orchestrator.analysis.gradient_results import GradientResult, gradient_results
 from orchestrator.analysis.loss_parity.equivalence import SameLosses
 from orchestrator.analysis.pareto import fronts_by
 from orchestrator.analysis.recommendation import (
@@ -73,7 +74,7 @@ class EnvironmentResults:
 
     @cached_property
     def sound(self) -> tuple[Configuration, ...]:
-        """The configurations that may be picked: their losses do not contradict their reference."""
+        """The configurations that may be picked: nothing shows that they train wrongly."""
         return tuple(each for each in self.configurations if not each.trains_wrongly)
 
     @cached_property
@@ -107,6 +108,11 @@ class EnvironmentResults:
     def comparisons(self) -> tuple[PairedComparison, ...]:
         """Tie-breaks between close configurations."""
         return paired_comparisons(self.follow_ups)
+
+    @cached_property
+    def gradient_results(self) -> Mapping[str, GradientResult]:
+        """Trial -> what the comparison of its gradients found."""
+        return gradient_results(self.follow_ups)
 
     def recommend(self, constraints: Constraints) -> Recommendation:
         """The best under constraints, the price of each constraint, and what was left out."""

@@ -9,11 +9,11 @@ from typing import Any
 
 import yaml
 
-from jobs.flags import LOSS, has_any
+from jobs.flags import LOSS
 from jobs.permissions import refusal
 from jobs.spec import TrialSpec, to_json
 from jobs.spec.limits import MAX_SEED
-from orchestrator.analysis.configuration import Configuration
+from orchestrator.analysis.configuration import MISMATCH, Configuration
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.recommendation.offers import Offer
@@ -187,12 +187,13 @@ def _not_carried(own: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _refuse_wrong_losses(dataset: Dataset, configuration: Configuration) -> None:
-    if not has_any(configuration.flags, LOSS):
+    wrong = [flag for flag in configuration.flags if flag.kind in LOSS | MISMATCH]
+    if not wrong:
         return
-    sentences = [flags.with_heading(flag) for flag in configuration.loss_flags]
+    sentences = map(flags.with_heading, wrong)
     raise NotExportableError(
         f"not exported: {dataset.label(configuration.choices)} does not train as its reference "
-        f"does ({'; '.join(sentences)}). Choose a configuration whose losses match"
+        f"does ({'; '.join(sentences)}). Choose a configuration that does"
     )
 
 

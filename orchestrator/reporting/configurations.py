@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from jobs.flags import LOSS, has_any
+from jobs.flags import LOSS, FlagKind, has_any
 from jobs.spec import TrainingRecipe
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
@@ -80,6 +80,13 @@ def losses(configuration: Configuration) -> str:
     if configuration.same_losses is not None and not is_wrong:
         return "same as the reference, measured"
     return LOSS_STATES[configuration.loss_state]
+
+
+def wrong_parts(configurations: Iterable[Configuration]) -> str:
+    """What does not match the reference in configurations that were left out: ``losses``."""
+    kinds = {flag.kind for own in configurations for flag in own.flags}
+    parts = {"losses": LOSS, "gradients": {FlagKind.GRADIENTS_DIFFER}}
+    return " or ".join(name for name, own in parts.items() if kinds & own)
 
 
 def marks(results: EnvironmentResults, configuration: Configuration) -> list[str]:

@@ -28,6 +28,11 @@ def _percent(share: float) -> str:
     return f"{100 * share:.0f} %"
 
 
+def percent(share: float) -> str:
+    """``0.4 %``: two significant digits."""
+    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:,.0f} %"
+
+
 _whole = "{:.0f}".format
 
 _SHARED = "shared GPU"
@@ -110,6 +115,14 @@ WORDINGS: Mapping[FlagKind, Wording] = {
         sentence="the loss is not finite from step {} on",
         without_value="the loss is not finite",
         write=_whole,
+    ),
+    FlagKind.GRADIENTS_DIFFER: Wording(
+        heading="gradients differ",
+        value="relative error of the worst tensor's gradient in a comparison with fp32",
+        sentence="the gradient of a tensor differs by {} from that of the same weights in fp32, "
+        "more than rounding explains",
+        without_value="gradients differ from those of the same weights in fp32",
+        write=percent,
     ),
     FlagKind.ACCUMULATION_SUSPECT: Wording(
         heading="accumulation suspect",

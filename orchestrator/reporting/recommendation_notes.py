@@ -7,6 +7,7 @@ from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.analysis.recommendation import Basis, Offer
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
+from orchestrator.reporting.sections import gradients
 from orchestrator.storage.tables.rows import recipe_of
 from orchestrator.units import count, memory, number
 
@@ -20,6 +21,8 @@ def notes(results: EnvironmentResults, candidate: Offer) -> list[str]:
         recipe = recipe_label(candidate.configuration.training_recipe)
         sentences.append(f"other training recipe than the baseline: {recipe}")
     sentences += _losses(candidate)
+    compared = (results.gradient_results.get(own) for own in candidate.measured.trial_ids)
+    sentences += map(gradients.sentence, filter(None, compared))
     sentences += map(flags.with_heading, candidate.configuration.flags)
     return sentences
 

@@ -50,6 +50,7 @@ def space_of(
     )
     policy = FollowUpPolicy(
         verify_budgets=config.follow_up.verify_budgets,
+        check_gradients=config.follow_up.check_gradients,
         tie_break_rounds=2,
         profiles=0,
         slot_share=0.0,

@@ -1,4 +1,4 @@
-"""Which follow-ups to run after a search: tie-breaks, cap checks and profiles, and their trials."""
+"""Which follow-ups to run after a search: tie-breaks, checks and profiles, and their trials."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -8,11 +8,13 @@ from jobs.spec import FollowUp, MemoryCap, Purpose, TrialSpec
 from orchestrator.analysis.budget_picks import BudgetPick
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults
+from orchestrator.analysis.gradient_results import same_code
 from orchestrator.analysis.recommendation.longest import length_of
 from orchestrator.planning.config_model import FollowUpPolicy
 
 MAX_FAILED_CHECKS = 3
-"""A budget gets no further check after this many of its picks failed under its cap."""
+"""A budget gets no further cap check after this many failed, and no pick a further comparison of
+gradients."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +50,26 @@ class FollowUpPlan:
             return []
         checked = [*_picked(pick), *self._longest(pick.budget_bytes)]
         return [under_cap(record, pick.budget_bytes) for record in self._records_of(checked)]
+
+    def gradient_checks(self) -> list[TrialSpec]:
+        """Trials that compare gradients, for budgets' picks with techniques not compared yet.
+
+        There are none after too many comparisons that failed.
+        """
+        compared = self.results.gradient_results
+        failed = [own for own in compared.values() if own.differs]
+        if not self.policy.check_gradients or len(failed) >= MAX_FAILED_CHECKS:
+            return []
+        wanted = {
+            same_code(own): own
+            for pick in reversed(self.picks)
+            for own in reversed([*_picked(pick)])
+        }
+        done = {
+            same_code(own) for own in self.results.configurations if compared.keys() & own.trial_ids
+        }
+        missing = [own for code, own in reversed(wanted.items()) if code not in done]
+        return [with_gradients(record) for record in self._records_of(missing)]
 
     def profiles(self) -> list[TrialSpec]:
         """Profiles of the budgets' picks, then of the front, starting with its fastest end."""
@@ -122,6 +144,21 @@ def profiled(record: TrialRecord) -> TrialSpec:
         record.spec,
         measure=replace(record.spec.measure, steps=1, profile=True),
         follow_up=FollowUp(follows_trial=record.trial_id, purpose=Purpose.PROFILE),
+    )
+
+
+def with_gradients(record: TrialRecord) -> TrialSpec:
+    """Repeat a configuration for one step, and compare its gradients with a reference."""
+    settings = record.spec.settings
+    if record.spec.accumulation > 2:
+        # Two micro-batches show how they are weighted, and the reference takes each several times.
+        two = {**settings.training_arguments, "gradient_accumulation_steps": 2}
+        settings = replace(settings, training_arguments=two)
+    return replace(
+        record.spec,
+        settings=settings,
+        measure=replace(record.spec.measure, steps=1, profile=False, gradients=True),
+        follow_up=FollowUp(follows_trial=record.trial_id, purpose=Purpose.GRADIENTS),
     )
 
 

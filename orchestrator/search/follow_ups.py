@@ -21,7 +21,8 @@ compiled trials, the first step took 0.18 to 0.49 of the time that it took befor
 
 
 class FollowUps(Search):
-    """A search, then its follow-ups: tie-breaks and cap checks of budgets, then profiles.
+    """A search, then its follow-ups: tie-breaks and cap checks of budgets, then comparisons of
+    gradients and profiles.
 
     The wrapped search gets no records of follow-ups. Which follow-ups run depends only on the
     records, so a resumed sweep asks for the same ones. They run only if all records of the search
@@ -140,10 +141,11 @@ class FollowUps(Search):
             if not any(trial.trial_id in self._outstanding for trial in tie_break):
                 for check in cap_checks:
                     yield [check], 0.0
-        # Wait with profiles while a check is running: it may change a pick, and picks come first.
-        if all(trial.purpose is Purpose.PROFILE for trial in self._outstanding.values()):
-            for profile in plan.profiles():
-                yield [profile], 0.0
+        # Wait while a check is running: it may change a pick, and picks come first.
+        last = (Purpose.GRADIENTS, Purpose.PROFILE)
+        if all(trial.purpose in last for trial in self._outstanding.values()):
+            for trial in (*plan.gradient_checks(), *plan.profiles()):
+                yield [trial], 0.0
 
     def _allowed_seconds(self) -> float:
         """The slot time in seconds that all follow-ups together may take."""

@@ -130,7 +130,7 @@ class WrongAccumulations:
     evidence: Mapping[Key, Configuration]
     """The rows whose loss has only a wrong scale. Their memory and speed are right."""
     broken: Mapping[Key, int]
-    """The least accumulation whose losses are wrong by more than a constant factor: the cause is
+    """The least accumulation whose training is wrong by more than a constant factor: the cause is
     not known, so no greater one is offered."""
     suspicions: Mapping[Choice, Flag]
     """Loop -> a flag that says how wrong its accumulated loss is."""
@@ -144,8 +144,9 @@ class WrongAccumulations:
         for configuration in sorted(configurations, key=attrgetter("accumulation")):
             if not configuration.trains_wrongly or configuration.accumulation <= 1:
                 continue
-            flag = Flag(FlagKind.ACCUMULATION_SUSPECT, configuration.loss_flags[0].value)
-            suspicions.setdefault(configuration.choices.get("loop"), flag)
+            for wrong in configuration.loss_flags[:1]:
+                flag = Flag(FlagKind.ACCUMULATION_SUSPECT, wrong.value)
+                suspicions.setdefault(configuration.choices.get("loop"), flag)
             if not configuration.is_wrong_by_scale_alone:
                 broken.setdefault(key_of(configuration), configuration.accumulation)
             elif configuration.effective_batch <= effective_batch:

@@ -22,6 +22,7 @@ PURPOSES: Mapping[Purpose, str] = {
     Purpose.SEARCH: "A trial of the search. Only these are ranked.",
     Purpose.CAP_CHECK: "A pick again, its GPU's memory capped to the budget: does it fit?",
     Purpose.TIE_BREAK: "Close configurations again, interleaved on one GPU: which is faster?",
+    Purpose.GRADIENTS: "A pick again for one step: are its gradients those of the model in fp32?",
     Purpose.PROFILE: "A configuration again, to see where its memory and time go.",
 }
 """Purpose -> why such a trial is run."""

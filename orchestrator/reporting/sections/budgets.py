@@ -18,6 +18,7 @@ from orchestrator.reporting.configurations import (
     mark_notes,
     row_of,
     tie_break_sentence,
+    wrong_parts,
 )
 from orchestrator.reporting.content import Column, Content, Format, Row, Table
 from orchestrator.units import count, memory, number
@@ -42,9 +43,10 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         if pick.left_out:
             fastest = pick.left_out[0]
             left_out = count(len(pick.left_out), "faster configuration")
+            wrong = wrong_parts(pick.left_out)
             notes.append(
-                f"{memory(pick.budget_bytes)}: {left_out} left out, whose losses do not match the "
-                f"reference; the fastest is {dataset.pick_label(fastest)} with "
+                f"{memory(pick.budget_bytes)}: {left_out} left out, whose {wrong} do not "
+                f"match the reference; the fastest is {dataset.pick_label(fastest)} with "
                 f"{number(fastest.samples_per_second)} samples/s."
             )
     return Content(

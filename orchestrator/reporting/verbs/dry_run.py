@@ -125,6 +125,8 @@ def _follow_ups(config: SweepConfig) -> Iterator[tuple[str, str]]:
     wanted = []
     if config.budgets and policy.verify_budgets:
         wanted.append("each budget's pick verified under a memory cap")
+    if config.budgets and policy.check_gradients:
+        wanted.append("its gradients compared with fp32")
     if config.budgets and policy.tie_break_rounds:
         rounds = count(policy.tie_break_rounds, "interleaved round")
         wanted.append(f"close candidates in up to {rounds}")

@@ -20,6 +20,7 @@ from orchestrator.reporting.configurations import (
     memory_meaning,
     not_verified,
     tie_break_sentence,
+    wrong_parts,
 )
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.recommendation_notes import notes, short_notes
@@ -163,7 +164,8 @@ class RecommendationText:
             which = f"{which}, {better or 'none'} of them better,"
             if better == len(left_out):
                 which = count(better, "better configuration")
-        yield f"left out: {which} whose losses do not match the reference; the best of them:"
+        wrong = wrong_parts(own.configuration for own in left_out)
+        yield f"left out: {which} whose {wrong} do not match the reference; the best of them:"
         yield f"  {self._line(left_out[0])}{short_notes(self.results, left_out[0])}"
 
     def _other_samples(self) -> Iterator[str]:

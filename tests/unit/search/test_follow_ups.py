@@ -6,10 +6,14 @@ from typing import Any
 
 import pytest
 
+from jobs.gradient_check import GradientCheck
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Purpose, TrialSpec
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
+from orchestrator.analysis.recommendation.offers import as_measured
 from orchestrator.planning.config_model import FollowUpPolicy
+from orchestrator.reporting.recommendation_notes import notes
+from orchestrator.reporting.sections import gradients
 from orchestrator.search.follow_up_plan import MAX_FAILED_CHECKS
 from orchestrator.search.follow_ups import FollowUps
 from orchestrator.search.grid import Grid
@@ -20,7 +24,7 @@ from tests.support.devices import Device, make_trial
 BUDGETS = (16 * GIB, 24 * GIB, 400 * GIB)
 """The last is more than the simulated device has."""
 TRIALS = [make_trial(size, 1) for size in (1, 4, 8, 16, 20, 24, 32, 64)]
-ONLY_CHECKS = FollowUpPolicy(tie_break_rounds=0, profiles=0)
+ONLY_CHECKS = FollowUpPolicy(check_gradients=False, tie_break_rounds=0, profiles=0)
 
 
 def follow_ups(
@@ -144,7 +148,7 @@ class Drifting(Device):
 def run_tie_break(device: Device) -> None:
     """A search with two contenders for one budget, of which the slower one is measured first."""
     trials = [make_trial(size, 1) for size in (24, 1, 2, 4, 8, 12, 20)]
-    policy = FollowUpPolicy(tie_break_rounds=4, profiles=0)
+    policy = FollowUpPolicy(check_gradients=False, tie_break_rounds=4, profiles=0)
     run_to_the_end(follow_ups((24 * GIB,), policy, trials), device)
 
 
@@ -180,7 +184,7 @@ def test_tie_break_is_not_misled_by_a_drift():
     ],
 )
 def test_profiles_are_of_picks_then_ends_of_the_front_then_the_rest(budgets, limit, sizes):
-    policy = FollowUpPolicy(tie_break_rounds=0, profiles=limit)
+    policy = FollowUpPolicy(check_gradients=False, tie_break_rounds=0, profiles=limit)
     again = [record.spec for record in run_to_the_end(follow_ups(budgets, policy), Device())]
     profiles = [spec for spec in again if spec.purpose is Purpose.PROFILE]
     assert [spec.micro_batch for spec in profiles] == sizes
@@ -190,7 +194,10 @@ def test_profiles_are_of_picks_then_ends_of_the_front_then_the_rest(budgets, lim
 
 @pytest.mark.parametrize("min_seconds", [0.0, 20.0, 40.0, 100.0])
 def test_follow_ups_cost_no_more_than_their_share(min_seconds):
-    device, policy = Drifting(), FollowUpPolicy(slot_share=0.25, min_seconds=min_seconds)
+    device, policy = (
+        Drifting(),
+        FollowUpPolicy(check_gradients=False, slot_share=0.25, min_seconds=min_seconds),
+    )
     trials = [make_trial(size, 1) for size in (24, 20, *range(1, 13))]
     again = run_to_the_end(follow_ups((24 * GIB, 30 * GIB), policy, trials), device)
     spent = sum(record.slot_seconds for record in again)
@@ -222,7 +229,9 @@ def test_checks_of_compiled_picks_expect_a_warm_cache(compiled, checked):
         trial = make_trial(size, 1)
         trials.append(replace(trial, choices={**trial.choices, "compile": compiled}))
     # Enough for two checks from a warm cache, but only for one that compiles again.
-    policy = FollowUpPolicy(tie_break_rounds=0, profiles=0, slot_share=0.0, min_seconds=20.0)
+    policy = FollowUpPolicy(
+        check_gradients=False, tie_break_rounds=0, profiles=0, slot_share=0.0, min_seconds=20.0
+    )
     again = run_to_the_end(follow_ups((16 * GIB, 24 * GIB), policy, trials), device)
     assert len(again) == checked
 
@@ -232,8 +241,54 @@ def test_time_of_an_earlier_check_counts_although_its_trial_is_no_pick_any_more(
     (check,) = run_to_the_end(follow_ups((24 * GIB,), trials=TRIALS[:4]), device)
     # Enough for this check, and for no second one.
     seconds = 1.5 * check.slot_seconds
-    policy = FollowUpPolicy(tie_break_rounds=0, profiles=0, slot_share=0.0, min_seconds=seconds)
+    policy = ONLY_CHECKS.model_copy(update={"slot_share": 0.0, "min_seconds": seconds})
     resumed = follow_ups((24 * GIB,), policy)
     assert resumed.considers(check.spec)
     resumed.tell(check)
     assert run_to_the_end(resumed, Device()) == []
+
+
+class WithGradients(Device):
+    """A device whose gradients are wrong beyond a micro-batch."""
+
+    def run(self, spec: TrialSpec) -> TrialRecord:
+        record = super().run(spec)
+        if spec.measure.gradients:
+            error = 0.3 if spec.micro_batch > 4 else 0.001
+            check = GradientCheck(
+                tensors=197,
+                unresolved=0,
+                worst="layers.3.weight",
+                error=error,
+                bound=0.02,
+                cosine=1.0,
+                number_format="bfloat16",
+                typical=0.004,
+            )
+            found = {**record.measurements, **check.measurements()}
+            self.ran[-1] = record = replace(record, measurements=found)
+        return record
+
+
+def test_gradients_of_a_pick_that_differ_give_its_place_to_the_next_best():
+    plain = [make_trial(size, 1) for size in (8, 16)]
+    fast = [replace(own, choices={**own.choices, "compile": "inductor"}) for own in plain]
+    policy = FollowUpPolicy(verify_budgets=False, tie_break_rounds=0, profiles=0)
+    device, budget = WithGradients(), (24 * GIB,)
+    again = run_to_the_end(follow_ups(budget, policy, [*fast, *TRIALS[:2]]), device)
+    assert [record.spec.purpose for record in again] == [Purpose.GRADIENTS] * 2
+    assert [record.spec.micro_batch for record in again] == [16, 4]
+    results = results_of(device, budget).main
+    assert results is not None
+    (pick,) = results.budget_picks
+    assert pick.best is not None
+    assert pick.best.micro_batch == 4
+    assert [own.micro_batch for own in pick.left_out] == [16, 8], "the same code computes both"
+    assert not any(own.loss_flags for own in pick.left_out)
+    (best,) = notes(results, as_measured(pick.best))[-1:]
+    assert best == (
+        "gradients agree in all 197 tensors, worst 0.1 % where bf16 explains 2 % (layers.3.weight)"
+    )
+    section = gradients.make(results_of(device, budget), results)
+    assert section is not None
+    assert "layers.3.weight by 30 % where bf16 explains 2 %" in section.notes[0]

@@ -1,0 +1,163 @@
+"""Compares the gradients of one optimizer step with the reference's, tensor by tensor."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import torch
+
+from jobs.gradient_check import GradientCheck
+from jobs.loops.contract import Trained
+from jobs.spec import TrialSpec
+from jobs.trial.gradients.captured import CapturedStep, Tensors
+from jobs.trial.gradients.reference import (
+    LossOf,
+    NotComparableError,
+    gradients,
+    named_parameters,
+    with_weights,
+)
+from jobs.trial.gradients.rounding import DRAWS, RandomRounding, amplitude, bounds, unit_roundoff
+
+_ADAPTER_SCALE = 0.02
+"""Standard deviation of matrices that are all zero: transformers' usual ``initializer_range``."""
+
+
+def compare(
+    trained: Trained, spec: TrialSpec, make_reference: Callable[[], torch.nn.Module]
+) -> GradientCheck:
+    """Train one more step and compare its gradients. Raises what training may raise.
+
+    ``make_reference`` builds the model in fp32. NotComparableError if there is nothing to compare.
+    """
+    if reason := _obstacle(trained, spec):
+        raise NotComparableError(reason)
+    model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
+    parameters = named_parameters(model)
+    _fill_zeros(parameters, spec.measure.seed)
+    step = CapturedStep(parameters, trained.accelerator.scaler)
+    trained.train_on(step)
+    if not step.gradients:
+        raise NotComparableError("its optimizer uses up each gradient within the backward pass")
+    number_format = _number_format(trained, parameters.values())
+    assert trained.loss_of is not None
+    # The trial's own weights and states are no longer needed, and the reference takes memory.
+    trained.optimizer.state.clear()
+    model.to("cpu")
+    reference = with_weights(make_reference(), model, step.weights)
+    return _compared(reference, trained.loss_of, step, number_format)
+
+
+def _compared(
+    reference: torch.nn.Module, loss_of: LossOf, step: CapturedStep, number_format: str
+) -> GradientCheck:
+    exact = gradients(reference, loss_of, step.micro_batches)
+    allowed = bounds(exact, _deviations(reference, loss_of, step, number_format, exact))
+    found = []
+    for name, right in exact.items():
+        own = step.gradients.get(name, torch.zeros(())).to(right).expand_as(right)
+        found.append(_tensor_check(name, own, right, allowed[name]))
+    worst = max(found, key=_badness)
+    return GradientCheck(
+        tensors=len(found),
+        unresolved=sum(each.bound >= 1 for each in found),
+        worst=worst.name,
+        error=worst.error,
+        bound=worst.bound,
+        cosine=worst.cosine,
+        number_format=number_format,
+        typical=statistics.median(each.error for each in found),
+    )
+
+
+class _TensorCheck(NamedTuple):
+    name: str
+    error: float
+    bound: float
+    cosine: float
+
+
+def _tensor_check(
+    name: str, own: torch.Tensor, right: torch.Tensor, allowed: float
+) -> _TensorCheck:
+    difference = float((own - right).norm())
+    # A gradient of zero has no relative error. The smallest number keeps the ratios in order.
+    scale = max(float(right.norm()), torch.finfo(torch.float32).tiny)
+    product = float((own / scale * right).sum()) / max(
+        float(own.norm()), torch.finfo(torch.float32).tiny
+    )
+    return _TensorCheck(
+        name=name,
+        # Not a number is the largest error of all.
+        error=difference / scale if math.isfinite(difference) else math.inf,
+        bound=allowed / scale,
+        cosine=product if math.isfinite(product) else 0.0,
+    )
+
+
+def _badness(own: _TensorCheck) -> tuple[bool, bool, float]:
+    """Sort key: errors beyond their bound, then tensors that are not zero but for rounding."""
+    return own.error > own.bound, own.bound < 1, own.error / own.bound if own.bound else 0.0
+
+
+def _deviations(
+    reference: torch.nn.Module,
+    loss_of: LossOf,
+    step: CapturedStep,
+    number_format: str,
+    exact: Tensors,
+) -> dict[str, list[torch.Tensor]]:
+    """Tensor -> how random rounding changed its gradient, once for each draw."""
+    widest = max(size for own in exact.values() for size in own.shape or (1,))
+    tokens = max(own.numel() for batch in step.micro_batches for own in _tensors(batch))
+    size = amplitude(number_format, max(widest, tokens))
+    deviations: dict[str, list[torch.Tensor]] = {name: [] for name in exact}
+    parameters = named_parameters(reference)
+    for seed in range(DRAWS):
+        with RandomRounding(size, seed) as rounding:
+            with torch.no_grad():
+                for name, parameter in parameters.items():
+                    parameter.copy_(rounding.rounded(step.weights[name].to(parameter)))
+            drawn = gradients(reference, loss_of, step.micro_batches)
+        for name, own in drawn.items():
+            # 16 bits are enough for a difference whose size alone matters.
+            deviations[name].append((own - exact[name]).to(torch.bfloat16))
+    return deviations
+
+
+def _tensors(batch: Mapping[str, Any]) -> list[torch.Tensor]:
+    return [own for own in batch.values() if isinstance(own, torch.Tensor)]
+
+
+def _obstacle(trained: Trained, spec: TrialSpec) -> str:
+    if hasattr(trained.model, "zero_optimization_stage"):
+        return "DeepSpeed keeps the gradients in buffers of its own"
+    if trained.loss_of is None or "preferences" in spec.settings.hooks:
+        return "its loss compares two models"
+    if spec.settings.training_arguments.get("neftune_noise_alpha"):
+        return "NEFTune adds random noise to every step"
+    return ""
+
+
+def _fill_zeros(parameters: Mapping[str, torch.nn.Parameter], seed: int) -> None:
+    """Give matrices of zeros random values: adapters begin so, and let no other gradient pass."""
+    for parameter in parameters.values():
+        if parameter.requires_grad and parameter.dim() == 2 and not parameter.any():
+            generator = torch.Generator().manual_seed(seed)
+            values = torch.randn(parameter.shape, generator=generator) * _ADAPTER_SCALE
+            with torch.no_grad():
+                parameter.copy_(values)
+
+
+def _number_format(trained: Trained, parameters: Any) -> str:
+    """The coarsest number format that the trial computes in."""
+    accelerator = trained.accelerator
+    names = {str(own.dtype).removeprefix("torch.") for own in parameters if own.is_floating_point()}
+    if accelerator.native_amp and accelerator.mixed_precision in ("bf16", "fp16"):
+        names.add({"bf16": "bfloat16", "fp16": "float16"}[accelerator.mixed_precision])
+    if torch.cuda.is_available() and torch.backends.cuda.matmul.fp32_precision == "tf32":
+        names.add("tf32")
+    return max(names, key=unit_roundoff)

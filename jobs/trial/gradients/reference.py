@@ -1,0 +1,152 @@
+"""The reference of a trial's gradients: the same weights in fp32, eager, with plain attention."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch.nn.utils.rnn import pad_sequence
+
+from jobs.loops.accelerate import label_shares
+from jobs.spec import TrialSpec
+from jobs.techniques import AXES
+
+LossOf = Callable[[torch.nn.Module, Mapping[str, Any]], torch.Tensor]
+"""The mean loss of a micro-batch, as the training loop computes it for a model."""
+_SAME_TRAINING = ("rounding", "vision", "trained", "model")
+"""Places of hooks that decide what is trained; the others decide how it is computed."""
+_IGNORED = -100
+"""The label of a position without a loss, as in torch.nn.CrossEntropyLoss."""
+
+
+class NotComparableError(Exception):
+    """There is no reference for these gradients; the message says why."""
+
+
+def plain(spec: TrialSpec) -> TrialSpec:
+    """The spec of the same training without any technique that only changes how it is computed."""
+    hooks = {name: own for name, own in spec.settings.hooks.items() if name in _SAME_TRAINING}
+    loss = spec.settings.hooks.get("loss")
+    if (
+        loss is not None
+        and AXES["loss"].variant(spec.choices["loss"]).numerical_effect == "training"
+    ):
+        hooks["loss"] = loss
+    settings = replace(
+        spec.settings, hooks=hooks, model_kwargs={"attn_implementation": "eager"}, deepspeed=None
+    )
+    return replace(spec, settings=settings)
+
+
+def with_weights(
+    model: torch.nn.Module, trained: torch.nn.Module, weights: Mapping[str, torch.Tensor]
+) -> torch.nn.Module:
+    """``model`` with these weights. NotComparableError if it is not built like ``trained``."""
+    own = named_parameters(model)
+    other_shapes = [
+        name for name in own if name not in weights or weights[name].shape != own[name].shape
+    ]
+    if other_shapes or len(own) != len(weights):
+        name = next(iter(other_shapes or weights.keys() - own.keys()))
+        raise NotComparableError(f"its weights are stored in another form ({name})")
+    for name, module in trained.named_modules():
+        other = model.get_submodule(name.replace("_orig_mod.", "").removesuffix("_orig_mod"))
+        if isinstance(other, torch.nn.Linear) and type(other) is not type(module):
+            raise NotComparableError(f"its linear layers are of the class {type(module).__name__}")
+    with torch.no_grad():
+        for name, parameter in own.items():
+            parameter.copy_(weights[name])
+    return model.train()
+
+
+def named_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """Name -> parameter, without what torch.compile adds to names."""
+    return {name.replace("_orig_mod.", ""): own for name, own in model.named_parameters()}
+
+
+def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
+    """``model`` with every probability of dropping something set to zero."""
+    configs = {id(own): own for own in map(_config, model.modules()) if own is not None}
+    for part in [*model.modules(), *configs.values()]:
+        if isinstance(part, torch.nn.modules.dropout._DropoutNd):
+            part.p = 0.0
+        for name, value in vars(part).items():
+            if "drop" in name and isinstance(value, float):
+                setattr(part, name, 0.0)
+    return model
+
+
+def _config(module: torch.nn.Module) -> Any:
+    return vars(module).get("config")
+
+
+def gradients(
+    model: torch.nn.Module, loss_of: LossOf, micro_batches: Sequence[Mapping[str, Any]]
+) -> dict[str, torch.Tensor]:
+    """The gradients of the mean loss of all micro-batches together; without those that are zero.
+
+    Each label counts once, in whatever micro-batch it is.
+    """
+    trained = {name: own for name, own in named_parameters(model).items() if own.requires_grad}
+    rows = [separate_rows(each) for each in micro_batches]
+    shares: Sequence[Any] = [1 / len(rows)] * len(rows)
+    if all("labels" in each for each in rows):
+        shares = label_shares(model, rows)
+    total: dict[str, torch.Tensor] = {}
+    with torch.enable_grad(), _full_fp32():
+        for inputs, share in zip(rows, shares, strict=True):
+            loss = loss_of(model, inputs) * share
+            parts = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
+            for name, part in zip(trained, parts, strict=True):
+                if part is not None:
+                    total[name] = total[name] + part if name in total else part
+    return total
+
+
+def separate_rows(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """A micro-batch whose sequences have several rows each, with one padded row per sequence.
+
+    NotComparableError for inputs that cannot be cut into rows.
+    """
+    positions = inputs.get("position_ids")
+    if positions is None or "input_ids" not in inputs:
+        return dict(inputs)
+    ids = inputs["input_ids"]
+    named = {name: inputs[name] for name in ("input_ids", "labels") if name in inputs}
+    if positions.shape != ids.shape or "pixel_values" in inputs:
+        raise NotComparableError("rows with images stand in one sequence")
+    # A row begins wherever the position is 0.
+    lengths = [_lengths(row) for row in positions]
+    padded = {}
+    for name, values in named.items():
+        parts = [part for row, own in zip(values, lengths, strict=True) for part in row.split(own)]
+        fill = _IGNORED if name == "labels" else 0
+        padded[name] = pad_sequence(parts, batch_first=True, padding_value=fill)
+    ones = [torch.ones(own, dtype=torch.long) for row in lengths for own in row]
+    padded["attention_mask"] = pad_sequence(ones, batch_first=True).to(ids.device)
+    return padded
+
+
+def _lengths(positions: torch.Tensor) -> list[int]:
+    begins = torch.nonzero(positions == 0).flatten().tolist()
+    edges = [0, *(begin for begin in begins if begin), len(positions)]
+    return [after - before for before, after in itertools.pairwise(edges)]
+
+
+@contextmanager
+def _full_fp32() -> Iterator[None]:
+    """Matrix products and convolutions in IEEE arithmetic, without TF32."""
+    convolutions = torch.backends.cudnn.conv  # type: ignore[attr-defined]
+    backends: Sequence[Any] = (torch.backends.cuda.matmul, convolutions)
+    before = [each.fp32_precision for each in backends]
+    for each in backends:
+        each.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for each, precision in zip(backends, before, strict=True):
+            each.fp32_precision = precision

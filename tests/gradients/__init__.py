@@ -1,0 +1,1 @@
+"""Planted faults in gradients, and configurations without one: ``python -m tests.gradients``."""

@@ -1,0 +1,81 @@
+"""Gradients are compared with those of the same weights in fp32; faults are planted by a hook."""
+
+import math
+
+import pytest
+import torch
+
+from jobs.gradient_check import GradientCheck
+from jobs.record import Outcome
+from jobs.trial.gradients.reference import separate_rows
+from jobs.trial.gradients.rounding import RandomRounding, bounds
+from tests.gradients.__main__ import faulty, of_model, record_of
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["detached/attention bert", "accumulation/mean of means", "dtype/gradient", "loss/doubled"],
+)
+def test_planted_fault_is_found(name):
+    check = GradientCheck.of(record_of(faulty(name)).measurements)
+    assert check is not None
+    assert not check.agrees
+
+
+@pytest.mark.parametrize(
+    ("model", "choices"),
+    [
+        ("llama", {"precision": "bf16", "adapter": "lora_r8", "accumulation": 2}),
+        ("llama", {"batching": "packed", "activations": "checkpoint", "loop": "accelerate"}),
+        ("bert", {"precision": "bf16_weights"}),
+    ],
+)
+def test_right_gradients_agree(model, choices):
+    check = GradientCheck.of(record_of(of_model(model, choices)).measurements)
+    assert check is not None
+    assert check.agrees
+    assert check.tensors > 7
+    assert check.cosine > 0.99
+
+
+def test_optimizer_that_uses_up_gradients_is_not_compared():
+    record = record_of(of_model("llama", {"optimizer": "galore_adamw_layerwise"}))
+    assert record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
+    if record.outcome is Outcome.OK:
+        assert "within the backward pass" in record.measurements["gradients_missing"]
+
+
+def test_random_rounding_is_as_large_as_a_rounding_and_spares_views():
+    values = torch.ones(10_000)
+    with RandomRounding(0.01, seed=0):
+        product = values * 1
+        view = values.view(100, 100)
+    assert 0.009 < float((product - 1).abs().max()) <= 0.01
+    assert float((product - 1).std()) == pytest.approx(0.01 / math.sqrt(3), rel=0.05)
+    assert torch.equal(view, torch.ones(100, 100))
+
+
+def test_bound_is_wide_where_draws_say_little():
+    draws = torch.randn(4, 10_000, generator=torch.Generator().manual_seed(0))
+    independent = {"many": list(draws)}
+    one_cause = {"many": [draws[0] * scale for scale in (1.0, -0.9, 1.1, 0.8)]}
+    reference = {"many": torch.ones(10_000)}
+    narrow, wide = bounds(reference, independent)["many"], bounds(reference, one_cause)["many"]
+    # Quantiles of Student's t at 1 - 5e-5 for very many and for four degrees of freedom.
+    assert narrow == pytest.approx(3.89 * 100, rel=0.02)
+    assert wide > 3 * narrow
+
+
+def test_rows_of_one_sequence_are_cut_apart():
+    inputs = {
+        "input_ids": torch.tensor([[5, 6, 7, 8, 9]]),
+        "labels": torch.tensor([[-100, 6, 7, -100, 9]]),
+        "position_ids": torch.tensor([[0, 1, 2, 0, 1]]),
+        "cu_seq_lens_q": torch.tensor([0, 3, 5]),
+    }
+    rows = separate_rows(inputs)
+    assert {name: value.tolist() for name, value in rows.items()} == {
+        "input_ids": [[5, 6, 7], [8, 9, 0]],
+        "labels": [[-100, 6, 7], [-100, 9, -100]],
+        "attention_mask": [[1, 1, 1], [1, 1, 0]],
+    }
