@@ -37,7 +37,7 @@ def assemble(
     warmup_steps = _warmup_steps(spec, device)
     dataset, collator = _dataset(spec, _total_steps(spec, warmup_steps), user)
     lengths = _lengths(spec, dataset)
-    ragged = None if lengths is None else _ragged_steps(spec, lengths, collator, warmup_steps)
+    ragged = None if lengths is None else ragged_steps(spec, lengths, collator, warmup_steps)
     if ragged is not None:
         warmup_steps = ragged.warmup_steps
     steps = _total_steps(spec, warmup_steps)
@@ -99,9 +99,10 @@ def _total_steps(spec: TrialSpec, warmup_steps: int) -> int | None:
     return None if spec.measure.steps is None else warmup_steps + spec.measure.steps
 
 
-def _ragged_steps(
+def ragged_steps(
     spec: TrialSpec, lengths: RowLengths, collator: Any, warmup_steps: int
 ) -> RaggedSteps:
+    """The steps of an epoch that a trial trains on. The collator decides the shapes of batches."""
     return RaggedSteps(
         list(lengths.by_column.values()),
         lengths.sequences,

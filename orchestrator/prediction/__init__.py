@@ -14,6 +14,7 @@ cards.py             the cards on which a trial runs, and what they lack
 caching_allocator.py a model of PyTorch's caching allocator, for byte counts only
 kernel_memory.py     what CUDA kernels take for themselves: workspaces that no tensor shows
 affine_stream.py     allocations and frees in order, as functions of the micro-batch
+length_streams.py    streams of batches of unequal length, from traces at a few lengths
 replay.py            streams put together to training steps and run through the allocator
 tracing/             a step traced on tensors without data
 zero.py              DeepSpeed's engine: its flat buffers and buckets

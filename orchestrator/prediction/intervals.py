@@ -11,7 +11,7 @@ The constants are fitted to recorded residuals, not chosen:
 docs/results`` prints the fit.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.gpus import Gpu
@@ -27,10 +27,6 @@ Allocated peaks recorded without DeepSpeed differ by at most 0.65 % from their r
 OUTSIDE_SLACK = 20 * MIB
 """Memory of context and libraries beyond the GPU's constants. The largest recorded is 16 MiB."""
 _PAGE_BYTES = 2 * MIB
-_PADDED = (
-    "padded batches: no run with padding was measured, so the interval is wider by a mask for each "
-    "head"
-)
 _EVALUATION = (
     "evaluation: it takes more memory than the training; a smaller per_device_eval_batch_size "
     "needs less"
@@ -46,12 +42,15 @@ class Replayed:
     """A trial's replay, and what is added to it. In bytes."""
 
     peaks: ReplayedPeaks
+    """Those of an epoch, if its rows are of unequal length."""
+    orders: tuple[ReplayedPeaks, ...] = ()
+    """Those of epochs with the same rows in other orders."""
+    trial: ReplayedPeaks | None = None
+    """Those of a trial's own steps; None if all steps are equal."""
     outside: int
     """Context and libraries."""
     paged: tuple[int, ...] = ()
     """Each state in managed memory."""
-    mask_bytes: int = 0
-    """What an unmeasured attention kernel may take for a padded batch."""
     needs_ampere: bool = False
     """Whether a GPU below capability 8.0 would take another attention kernel, and more memory."""
     under_deepspeed: bool = False
@@ -61,9 +60,12 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
     allocated = allocated_interval(replayed)
     reserved = reserved_interval(replayed)
     device = _device_interval(reserved, replayed)
+    trial = None
+    if replayed.trial is not None:
+        of_trial = replace(replayed, peaks=replayed.trial, orders=())
+        trial = _device_interval(reserved_interval(of_trial), replayed)
     other = elsewhere(allocated, reserved, device, replayed.peaks)
     notes = {
-        _PADDED: replayed.mask_bytes > 0,
         _EVALUATION: replayed.peaks.is_of_evaluation,
         _NEEDS_AMPERE: replayed.needs_ampere,
     }
@@ -77,6 +79,7 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
         allocated=allocated,
         reserved=reserved,
         device=device,
+        trial_device=trial,
         elsewhere=other,
         measured_bytes=gpu.total_bytes if is_measured else None,
         largest_block=replayed.peaks.largest_block,
@@ -89,9 +92,10 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
 def allocated_interval(replayed: Replayed) -> Figure:
     """Bytes held by tensors at their peak."""
     peak = replayed.peaks.allocated
+    most = max([peak, *(own.allocated for own in replayed.orders)])
     if replayed.under_deepspeed:
         return figure(peak, below=0.03, above=0.03)  # the largest recorded difference is 2.4 %
-    return figure(peak, below=UNTRACED, above=UNTRACED, slack=replayed.mask_bytes)
+    return figure(peak, below=UNTRACED, above=UNTRACED, slack=most - peak)
 
 
 def reserved_interval(replayed: Replayed) -> Figure:
@@ -110,8 +114,11 @@ def reserved_interval(replayed: Replayed) -> Figure:
     low, high = sorted((peaks.reserved, peaks.reserved_upwards))
     # Where the two orders of segments differ much, neither is more likely.
     likely = (low + high) // 2 if high - low > 0.02 * high else peaks.reserved
+    for order in replayed.orders:
+        low = min(low, order.reserved, order.reserved_upwards)
+        high = max(high, order.reserved, order.reserved_upwards)
     least = max(low - peaks.largest_block, peaks.allocated)
-    most = high + peaks.largest_block + replayed.mask_bytes
+    most = high + peaks.largest_block
     return Figure(bytes=likely, low=int((1 - UNTRACED) * least), high=int((1 + UNTRACED) * most))
 
 

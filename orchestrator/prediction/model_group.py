@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,18 +12,26 @@ from jobs.spec import TrialSpec, to_json
 from orchestrator.prediction.affine_stream import NEEDS_AMPERE, Stream, between
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
 from orchestrator.prediction.intervals import Replayed, predicted
+from orchestrator.prediction.length_streams import (
+    Lengths,
+    LengthStreams,
+    SizedStream,
+    traced_lengths,
+)
 from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.prediction import Prediction
-from orchestrator.prediction.replay import TrialStreams, replay
+from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
 from orchestrator.prediction.unsupported import unpredictable
 
 if TYPE_CHECKING:
-    from orchestrator.prediction.tracing.batches import BatchShapes
+    from orchestrator.prediction.tracing.batches import BatchShapes, Shape
     from orchestrator.prediction.tracing.cuda_attention import Picks
     from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
 
 UPDATE_ARGUMENTS = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
 """Training arguments of the optimizer's step."""
+_ORDERS = 3
+"""Orders of an epoch's rows that are replayed: memory is fragmented in another way by each."""
 MicroBatches = tuple[Stream, Stream | None]
 """The traces of one batch: as the first of a step, which finds no gradients in memory, and as any
 later one, which adds to the gradients. Without accumulation there is no later one."""
@@ -76,8 +85,8 @@ class _ModelGroup:
         self._affine = [size for size in sizes if size > 1]
         """Micro-batches whose memory is an affine function of the size: a single sample has another
         memory layout."""
-        self._traces: dict[tuple[tuple[int, ...], ...], MicroBatches] = {}
-        """Shapes of a batch -> its streams."""
+        self._traces: dict[tuple[bool, tuple[tuple[int, ...], ...]], MicroBatches] = {}
+        """Whether a batch is padded, and its shapes -> its streams."""
         self._updates: dict[str, Updates] = {}
         self._predicted: dict[tuple[str, int, int], Prediction] = {}
         """Optimizer step, micro-batch and accumulation -> the prediction of all such trials."""
@@ -94,28 +103,21 @@ class _ModelGroup:
         return replace(self._predicted[key], trial_id=spec.trial_id, choices=spec.choices)
 
     def _prediction(self, spec: TrialSpec) -> Prediction:
-        """The figures of the worst batch, and beside them those of a typical one."""
+        """The figures of an epoch, and for rows of unequal length also what a trial measures."""
         from orchestrator.prediction.tracing.positions import why_beyond
 
         batches = self._step.batches
         batch = batches.worst(spec.micro_batch)
         if refused := why_beyond(self._step.model, batch):
             return Prediction(trial_id=spec.trial_id, choices=spec.choices, refused=refused)
-        worst = self._predicted_on(batch, spec)
-        if not batches.is_ragged or worst.device is None:
-            return worst
-        # Rows of a data file: the worst batch decides, the typical one is shown beside it.
-        typical_batch = batches.typical(spec.micro_batch)
-        typical = self._predicted_on(typical_batch, spec)
-        return replace(
-            worst,
-            typical_device=typical.device,
-            worst_tokens=batch.tokens(),
-            typical_tokens=typical_batch.tokens(),
-        )
+        prediction = self._predicted_on(batch, spec)
+        if batches.lengths is None:
+            return prediction
+        steps = len(batches.lengths.tokens) // spec.effective_batch
+        return replace(prediction, epoch_steps=steps, longest_tokens=batch.tokens())
 
     def _predicted_on(self, batch: BatchShapes, spec: TrialSpec) -> Prediction:
-        """The trial's figures if all its micro-batches have these shapes."""
+        """The trial's figures, whose equal micro-batches have the shapes of ``batch``."""
         first, later = self._micro_batches(batch, spec.micro_batch)
         outside = self._gpu.outside_bytes
         if "cudnn" in first.kernels:
@@ -142,15 +144,67 @@ class _ModelGroup:
             streams = zero.trial_streams(self._step.model, engine, first, later, spec.accumulation)
             outside += engine.outside_bytes(self._gpu)
         streams = replace(streams, evaluation=self._evaluation_of(spec))
+        own, *others = self._replays(spec, streams)
         replayed = Replayed(
-            peaks=replay(streams, self._gpu),
+            peaks=own,
+            trial=others.pop() if others else None,
+            orders=tuple(others),
             outside=outside,
             paged=paged,
-            mask_bytes=self._mask_bytes(batch),
             needs_ampere=NEEDS_AMPERE in first.kernels,
             under_deepspeed=spec.settings.deepspeed is not None,
         )
         return predicted(spec, replayed, self._gpu)
+
+    def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
+        """The peaks of a few equal steps. For rows of unequal length those of an epoch in its own
+        order, those in other orders, and last those of a trial's steps."""
+        from orchestrator.prediction.tracing import row_order
+
+        batches = self._step.batches
+        # DeepSpeed's buckets are modelled for one batch, so the longest rows stand for all.
+        if batches.lengths is None or spec.settings.deepspeed is not None:
+            return [replay(streams, self._gpu)]
+        rows = (spec, batches.lengths, batches.collate)
+        seeds = range(spec.measure.seed, spec.measure.seed + _ORDERS)
+        orders = [*(row_order.epoch(*rows, seed) for seed in seeds), row_order.trial(*rows)]
+        sized = self._at_lengths([own for steps in orders for own in itertools.chain(*steps)])
+        replays = []
+        for steps in orders:
+            own = replace(streams, steps=[sized(step) for step in steps])
+            # Both orders of segments of the epoch itself; the other orders of rows differ anyway.
+            replays.append(replay(own, self._gpu, upwards=not replays))
+        return replays
+
+    def _at_lengths(self, shapes: list[Shape]) -> Callable[[list[Shape]], list[SizedStream]]:
+        """A function from the micro-batches of a step to their streams, for all these shapes."""
+        lengths: dict[tuple[int, bool], list[Lengths]] = {}
+        for shape in shapes:
+            lengths.setdefault((shape.rows, shape.is_padded), []).append(shape.lengths)
+        streams = {own: self._length_streams(*own, wanted) for own, wanted in lengths.items()}
+
+        def micro_batches(step: list[Shape]) -> list[SizedStream]:
+            sized = []
+            for number, own in enumerate(step):
+                later = number > 0
+                sized.append(streams[own.rows, own.is_padded][later].at(own.lengths))
+            return sized
+
+        return micro_batches
+
+    def _length_streams(
+        self, rows: int, is_padded: bool, wanted: list[Lengths]
+    ) -> tuple[LengthStreams, ...]:
+        """The first micro-batch of a step, and any later one, at all wanted lengths."""
+        from orchestrator.prediction.tracing.batches import Shape
+
+        traces = {}
+        for lengths in traced_lengths(wanted):
+            batch = self._step.batches.of_shape(Shape(rows, is_padded, lengths))
+            traces[lengths] = self._traced(batch, rows)
+        firsts = {own: first for own, (first, _) in traces.items()}
+        laters = {own: later for own, (_, later) in traces.items() if later is not None}
+        return tuple(LengthStreams(own, self._gpu) for own in (firsts, laters) if own)
 
     def _evaluation_of(self, spec: TrialSpec) -> Stream | None:
         if spec.measure.evaluate_and_save and self._evaluation is None:
@@ -163,18 +217,10 @@ class _ModelGroup:
             self._updates[key] = self._step.updates(spec)
         return self._updates[key]
 
-    def _mask_bytes(self, batch: BatchShapes) -> int:
-        """A 32-bit attention bias for each head and pair of positions; 0 without padding."""
-        if not batch.is_padded:
-            return 0
-        heads = int(getattr(self._step.model.config, "num_attention_heads", 0) or 1)
-        samples = batch.tensors["attention_mask"].shape[0]
-        return 4 * samples * heads * batch.tokens() ** 2
-
     def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
         """A micro-batch, interpolated between the smallest and the largest if it can be."""
         # For batches of unequal length, memory is not an affine function of the size.
-        if not self._step.batches.is_ragged and samples in self._affine[1:-1]:
+        if self._step.batches.lengths is None and samples in self._affine[1:-1]:
             low, high = self._affine[0], self._affine[-1]
             smallest = self._traced(self._step.batches.worst(low), low)
             largest = self._traced(self._step.batches.worst(high), high)
@@ -183,7 +229,8 @@ class _ModelGroup:
         return self._traced(batch, samples)
 
     def _traced(self, batch: BatchShapes, samples: int) -> MicroBatches:
-        key = tuple(tuple(tensor.shape) for tensor in batch.tensors.values())
+        shapes = tuple(tuple(tensor.shape) for tensor in batch.tensors.values())
+        key = (batch.is_padded, shapes)
         if key not in self._traces:
             self._traces[key] = self._step.micro_batches(
                 batch, samples=samples, accumulated=self._accumulates

@@ -46,7 +46,7 @@ class Elsewhere:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prediction:
-    """A trial's peaks on its worst batch, or why there are none."""
+    """A training's peaks over an epoch, or why there are none."""
 
     trial_id: str
     choices: Mapping[str, Choice]
@@ -58,12 +58,13 @@ class Prediction:
     """What NVML would see, context and libraries included."""
     elsewhere: Elsewhere | None = None
     """The same on another GPU model; None: every card is like the GPU that was predicted for."""
-    typical_device: Figure | None = None
-    """``device`` on a typical batch of a data file; None if all batches are equally long."""
-    worst_tokens: int | None = None
-    """Tokens of the longest sequence; None if all batches are equally long."""
-    typical_tokens: int | None = None
-    """Tokens of a typical batch's longest sequence."""
+    trial_device: Figure | None = None
+    """What NVML would see of a trial, which trains on a few batches only; None if all batches are
+    equally long. The other figures are then of an epoch, in the data's own order."""
+    epoch_steps: int | None = None
+    """Optimizer steps of that epoch."""
+    longest_tokens: int | None = None
+    """Tokens of its longest sequence."""
     measured_bytes: int | None = None
     """Memory of the GPU whose constants were all measured; None if some were not."""
     anatomy: Mapping[str, int] = field(default_factory=dict)

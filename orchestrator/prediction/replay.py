@@ -1,18 +1,19 @@
 """Joins streams to training steps and runs them through the allocator: the peak and its parts."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.prediction import caching_allocator
 from orchestrator.prediction.affine_stream import Allocation, Stream
 from orchestrator.prediction.caching_allocator import Block, CachingAllocator
 from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.length_streams import SizedStream
 
 _REPLAYED_MICRO_BATCHES = 3
 """Micro-batches of an accumulation: the second adds to gradients, later ones repeat it."""
-Key = tuple[int, int]
-"""An allocation: the run of a stream, and its number in the stream."""
+Held = tuple[Block | None, str]
+"""A living allocation and its kind."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -28,6 +29,8 @@ class TrialStreams:
     first_update: Stream
     """Clipping, and the optimizer's step that creates its states."""
     update: Stream
+    steps: Sequence[Sequence[SizedStream]] = ()
+    """The micro-batches of each step, if they differ; empty: ``first`` and ``later`` in all."""
     evaluation: Stream | None = None
     """A batch of an evaluation, which follows the training; None: nothing is evaluated."""
     reserved_elsewhere: int = 0
@@ -52,19 +55,24 @@ class ReplayedPeaks:
     """Bytes of a step's largest kernel workspace and of all libraries' workspaces."""
 
 
-def replay(trial: TrialStreams, gpu: Gpu) -> ReplayedPeaks:
-    """The peaks of a few steps, after the model is built."""
-    # The driver chooses the addresses of segments. Two orders show whether they matter.
+def replay(trial: TrialStreams, gpu: Gpu, *, upwards: bool = True) -> ReplayedPeaks:
+    """The peaks of a few steps, or of those given, after the model is built.
+
+    The driver chooses the addresses of segments. With ``upwards`` a second order shows whether they
+    matter.
+    """
     downwards = _Replay(gpu=gpu)
     downwards.train(trial)
-    upwards = _Replay(gpu=gpu, allocator=CachingAllocator(upwards=True))
-    upwards.train(trial)
+    other = downwards
+    if upwards:
+        other = _Replay(gpu=gpu, allocator=CachingAllocator(upwards=True))
+        other.train(trial)
     allocations = _step_allocations(trial)
     largest = max((own.nbytes(gpu) for own in allocations), default=0)
     return ReplayedPeaks(
         allocated=downwards.allocator.peak_allocated,
         reserved=downwards.allocator.peak_reserved + trial.reserved_elsewhere,
-        reserved_upwards=upwards.allocator.peak_reserved + trial.reserved_elsewhere,
+        reserved_upwards=other.allocator.peak_reserved + trial.reserved_elsewhere,
         at_peak={kind: nbytes for kind, nbytes in downwards.at_peak.items() if nbytes},
         is_of_evaluation=downwards.is_of_evaluation,
         largest_block=caching_allocator.segment_bytes(caching_allocator.rounded(largest)),
@@ -90,83 +98,75 @@ def _kernel_workspaces(allocations: Sequence[Allocation], gpu: Gpu) -> int:
 class _Replay:
     gpu: Gpu
     allocator: CachingAllocator = field(default_factory=CachingAllocator)
-    blocks: dict[Key, tuple[Block | None, str]] = field(default_factory=dict)
-    """Living allocations, each with its kind."""
     taken_once: set[str] = field(default_factory=set)
     by_kind: Counter[str] = field(default_factory=Counter)
     """Kind -> bytes now."""
     at_peak: Counter[str] = field(default_factory=Counter)
     """Kind -> bytes at the peak so far."""
     is_of_evaluation: bool = False
-    runs: int = 0
 
     def train(self, trial: TrialStreams) -> None:
-        self.run(trial.model)
+        self.run(self.sized(trial.model))
         # As the memory tracker does when the model is built.
         self.allocator.peak_allocated = self.allocator.allocated
         self.at_peak = self.by_kind.copy()
+        update, later = self.sized(trial.first_update), self.sized(trial.update)
         # Optimizer states exist from the second step on; a third shows what fragmentation adds.
-        for update in (trial.first_update, trial.update, trial.update):
-            temporary = self._micro_batches(trial)
+        for micro_batches in trial.steps or [self._equal_micro_batches(trial)] * 3:
+            temporary = [held for own in micro_batches for held in self.run(own)]
             self.run(update)
             # ``zero_grad``, and the step's batches go out of scope.
-            for key in temporary:
-                self.free(key)
+            self.free(temporary)
+            update = later
         peak_of_training = self.allocator.peak_allocated
         if trial.evaluation is not None:
             # The second batch finds what the allocator kept of the first.
             for _ in range(2):
-                for key in self.run(trial.evaluation):
-                    self.free(key)
+                self.free(self.run(self.sized(trial.evaluation)))
         self.is_of_evaluation = self.allocator.peak_allocated > peak_of_training
 
-    def _micro_batches(self, trial: TrialStreams) -> list[Key]:
-        """The micro-batches of a step; returns what they leave allocated."""
-        left = self.run(trial.first)
-        for _ in range(trial.accumulation - _REPLAYED_MICRO_BATCHES):
-            left += self._inputs(trial.first)
+    def sized(self, stream: Stream) -> SizedStream:
+        return SizedStream.of(stream, self.gpu)
+
+    def _equal_micro_batches(self, trial: TrialStreams) -> list[SizedStream]:
+        """Those of a step, of which many are replaced by their inputs alone: an accumulation
+        fetches all its micro-batches before the first runs."""
+        inputs = (event for event in trial.first.events if isinstance(event, Allocation))
+        alone = Stream(events=tuple(own for own in inputs if own.kind == "inputs"))
+        micro_batches = [self.sized(trial.first)]
+        micro_batches += [self.sized(alone)] * (trial.accumulation - _REPLAYED_MICRO_BATCHES)
         if trial.later is not None:
-            for _ in range(min(trial.accumulation, _REPLAYED_MICRO_BATCHES) - 1):
-                left += self.run(trial.later)
-        return left
+            repeated = min(trial.accumulation, _REPLAYED_MICRO_BATCHES) - 1
+            micro_batches += [self.sized(trial.later)] * repeated
+        return micro_batches
 
-    def _inputs(self, stream: Stream) -> list[Key]:
-        """The inputs alone: an accumulation fetches all its micro-batches before the first runs."""
-        allocations = (event for event in stream.events if isinstance(event, Allocation))
-        return self.run(Stream(events=tuple(own for own in allocations if own.kind == "inputs")))
-
-    def run(self, stream: Stream) -> list[Key]:
+    def run(self, stream: SizedStream) -> list[Held]:
         """Run a stream; returns what it leaves allocated, except what is kept for good."""
-        self.runs += 1
-        left: dict[Key, None] = {}
-        for event in stream.events:
-            # Numbers are unique within a stream, so the run tells streams apart.
-            key = (self.runs, event.number)
+        living: dict[int, Held] = {}
+        for event, nbytes in zip(stream.events, stream.sizes, strict=True):
             if not isinstance(event, Allocation):
-                self.free(key)
-                left.pop(key, None)
+                # What the trial keeps for good has no number here.
+                if event.number in living:
+                    self.free([living.pop(event.number)])
             elif not event.once:
-                self._allocate(key, event)
-                left[key] = None
+                living[event.number] = self._allocate(event.kind, nbytes)
             elif event.once not in self.taken_once:
                 self.taken_once.add(event.once)
-                self._allocate(key, event)
-        return list(left)
+                self._allocate(event.kind, nbytes)
+        return list(living.values())
 
-    def _allocate(self, key: Key, event: Allocation) -> None:
+    def _allocate(self, kind: str, nbytes: int) -> Held:
         peak_before = self.allocator.peak_allocated
-        block = self.allocator.allocate(event.nbytes(self.gpu))
-        self.blocks[key] = (block, event.kind)
+        block = self.allocator.allocate(nbytes)
         if block is not None:
-            self.by_kind[event.kind] += block.size
+            self.by_kind[kind] += block.size
         if self.allocator.peak_allocated > peak_before:
             self.at_peak = self.by_kind.copy()
+        return block, kind
 
-    def free(self, key: Key) -> None:
-        """Give an allocation back, if it lives."""
-        if key not in self.blocks:
-            return
-        block, kind = self.blocks.pop(key)
-        if block is not None:
-            self.by_kind[kind] -= block.size
-        self.allocator.free(block)
+    def free(self, held: Iterable[Held]) -> None:
+        """Give allocations back."""
+        for block, kind in held:
+            if block is not None:
+                self.by_kind[kind] -= block.size
+                self.allocator.free(block)

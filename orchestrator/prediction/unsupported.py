@@ -53,7 +53,7 @@ def _untraced_inputs(spec: TrialSpec) -> Iterator[str]:
         yield "what your own code computes is not traced"
     if spec.model.task == "image-text-to-text":
         yield "image positions depend on the tokens of a batch, which a trace does not have"
-    if "batching" in spec.settings.hooks:
+    if hook_name(spec, "batching") not in ("", "padded_to_multiple"):
         yield "rows in one sequence need a mask that depends on their lengths"
 
 

@@ -26,6 +26,7 @@ from orchestrator.storage.tables.table_reader import read_trials_file
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "docs/results/2026-11-21-all_techniques-2xh200/trials.parquet"
 H200 = load_gpu("h200")
+H100_BYTES = CARDS[80]
 DATA_LENGTH = 512
 # Each costs a trace of BERT-large, but optimizers share one.
 CHOSEN: tuple[Mapping[str, Any], ...] = (
@@ -312,20 +313,16 @@ axes: {{micro_batch: [2, 4]}}
     return predict(plan(load_config(config)).trials, H200)
 
 
-def test_predict_data_file_has_worst_and_typical_batch(tmp_path):
+def test_predict_data_file_has_an_epoch_and_a_trial(tmp_path):
     _, ragged = _of_file(tmp_path, [20] * 99 + [480])
-    assert (ragged.worst_tokens, ragged.typical_tokens) == (480, 20)
-    assert ragged.device is not None
-    assert ragged.typical_device is not None
-    assert ragged.typical_device.bytes < ragged.device.bytes
+    assert (ragged.epoch_steps, ragged.longest_tokens) == (25, 480)
+    assert ragged.trial_device is not None
     _, long = _of_file(tmp_path, [480] * 100)
-    assert long.typical_device is None
+    assert (long.trial_device, long.epoch_steps) == (None, None)
     assert long.allocated is not None
     assert ragged.allocated is not None
     # Of one long row and three short ones all are padded to the long one.
     assert ragged.allocated.bytes >= long.allocated.bytes
-    assert ragged.notes
-    assert not long.notes
 
 
 def test_predict_data_file_beyond_the_positions_is_refused(tmp_path):
@@ -344,8 +341,6 @@ def test_predict_padded_batch_needs_memory_for_its_mask(tiny_spec):
     assert plain.allocated is not None
     assert padded.allocated is not None
     assert padded.anatomy["inputs"] > plain.anatomy["inputs"]
-    assert padded.notes
-    assert not plain.notes
 
 
 def test_predict_evaluation_holds_its_logits_where_the_training_does_not(tiny_spec):
@@ -399,3 +394,28 @@ def test_predicted_evaluations_are_those_an_h100_measured(name):
         assert own.allocated.bytes == pytest.approx(row["peak_evaluate_allocated_bytes"], rel=2e-3)
         assert own.reserved.bytes == pytest.approx(row["peak_evaluate_reserved_bytes"], rel=1e-2)
         assert own.reserved.low <= row["peak_evaluate_reserved_bytes"] <= own.reserved.high
+
+
+@pytest.mark.slow
+def test_predicted_epochs_and_trials_of_unequal_rows_are_those_an_h100_measured():
+    folder = ROOT / "tests/data/unequal_rows_h100"
+    epochs, trials = (
+        {_identity(row): row for row in read_trials_file(folder / name / "trials.parquet").rows}
+        for name in ("epoch", "measured")
+    )
+    plans = plan(load_config(ROOT / "tests/data/techniques/unequal_rows.yaml")).trials
+    predictions = [own for own in predict(plans, load_gpu("h100")) if not own.unknown]
+    assert len(predictions) >= 3
+    for own in predictions:
+        epoch, trial = epochs[_identity(own.choices)], trials[_identity(own.choices)]
+        assert own.allocated is not None
+        assert own.device is not None
+        assert own.trial_device is not None
+        assert own.allocated.bytes == pytest.approx(epoch["peak_allocated_bytes"], rel=1e-3)
+        assert own.device.bytes == pytest.approx(epoch["device_peak_bytes"], rel=0.015)
+        assert own.device.low <= epoch["device_peak_bytes"] <= own.device.high
+        if trial["allocator_retries"]:
+            # The trial emptied its cache, because it reached the end of the card.
+            assert own.trial_device.bytes > H100_BYTES
+        else:
+            assert own.trial_device.bytes == pytest.approx(trial["device_peak_bytes"], rel=0.015)

@@ -1,7 +1,8 @@
 """A training step traced on tensors without data: every module here imports torch.
 
 fake_step.py         a trial's model, data and optimizer on tensors without data
-batches.py           the shapes of its batches: synthetic samples, or a data file's longest rows
+batches.py           the shapes of its batches: synthetic samples, or a data file's rows
+row_order.py         the order in which an epoch and a trial have rows of unequal length
 positions.py         sequences beyond a model's table of positions
 fake_libraries.py    the libraries' code paths that refuse tensors without data, replaced
 allocation_trace.py  every allocation of a traced step, and its kind

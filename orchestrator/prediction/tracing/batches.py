@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 import transformers
 
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.techniques.hooks import bound
 from jobs.trial import data, models
+from jobs.trial.data import RowLengths
+from orchestrator.prediction.length_streams import Lengths
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -29,6 +31,24 @@ class BatchShapes:
         names = ("decoder_input_ids", "labels") if of_decoder else ("input_ids",)
         tensors = (self.tensors[name] for name in names if name in self.tensors)
         return next((tensor.shape[1] for tensor in tensors if tensor.dim() > 1), 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What decides the memory of a micro-batch of rows of unequal length."""
+
+    rows: int
+    is_padded: bool
+    """Whether some rows are shorter than the batch."""
+    lengths: Lengths
+    """Its positions along each of the distinct columns."""
+
+
+def distinct_columns(lengths: RowLengths) -> dict[str, int]:
+    """Each column, with the number that columns share whose lengths are equal in all rows."""
+    numbers: dict[bytes, int] = {}
+    columns = lengths.by_column.items()
+    return {name: numbers.setdefault(own.tobytes(), len(numbers)) for name, own in columns}
 
 
 def batches_of(spec: TrialSpec) -> tuple[_EqualBatches | _FileBatches, ModelSpec]:
@@ -58,14 +78,16 @@ def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[_FileBatches, ModelS
     )
     model = data.fitted(spec.model, rows, config_labels=config.num_labels or 0)
     collate = collate or transformers.default_data_collator
+    if batch := bound(spec, "batching"):
+        rows, collate = batch(rows, collate, attention="", tokens=spec.data.tokens)
     if wrap := bound(spec, "collator"):
         collate = wrap(collate)
     return _FileBatches(rows, collate), model
 
 
 class _EqualBatches:
-    is_ragged = False
-    """Whether batches of one size differ in length."""
+    lengths = None
+    """Those of the rows; None if all are equally long."""
 
     def __init__(self, sample: Mapping[str, Any], *, is_padded: bool) -> None:
         self._sample = {name: torch.as_tensor(value) for name, value in sample.items()}
@@ -78,10 +100,6 @@ class _EqualBatches:
         }
         return BatchShapes(tensors=tensors, is_padded=self._is_padded)
 
-    def typical(self, samples: int) -> BatchShapes:
-        """The same: all batches have one shape."""
-        return self.worst(samples)
-
 
 class _FileBatches:
     """Batches of a data file's rows, as the trial's own collator pads them."""
@@ -90,34 +108,39 @@ class _FileBatches:
         if not len(rows):
             raise ValueError("the data file has no rows")
         self._rows = rows
-        self._collate = collate
-        self._lengths = data.ragged_lengths(rows)
-        self.is_ragged = self._lengths is not None
+        self.collate = collate
+        self.lengths = data.ragged_lengths(rows)
 
     def worst(self, samples: int) -> BatchShapes:
         """The rows that a trial trains on when it measures the worst batch."""
-        if self._lengths is None:
+        if self.lengths is None:
             return self._batch(range(min(samples, len(self._rows))))
-        [rows] = self._lengths.worst_micro_batches(samples, 1)
+        [rows] = self.lengths.worst_micro_batches(samples, 1)
         return self._batch(rows)
 
-    def typical(self, samples: int) -> BatchShapes:
-        """The rows of the random batch whose length is the median of many."""
-        if self._lengths is None:
-            return self.worst(samples)
-        generator = random.Random(0)
-        count = min(samples, len(self._rows))
-        draws = [generator.sample(range(len(self._rows)), count) for _ in range(201)]
-        draws.sort(key=self._positions)
-        return self._batch(draws[len(draws) // 2])
+    def of_shape(self, shape: Shape) -> BatchShapes:
+        """A batch of this shape, of rows whose tokens are cut or repeated."""
+        return self._collated([self._resized(own, shape) for own in range(shape.rows)])
 
-    def _positions(self, rows: Sequence[int]) -> int:
-        """Positions of a row of this batch, over all its sequences, each padded to the longest of
-        its column."""
-        assert self._lengths is not None
-        return sum(int(own[list(rows)].max()) for own in self._lengths.by_column.values())
+    def _resized(self, position: int, shape: Shape) -> dict[str, Any]:
+        """A row of the batch: the first one is as long as the batch, others may be shorter."""
+        assert self.lengths is not None
+        row = dict(self._rows[position % len(self._rows)])
+        numbers = distinct_columns(self.lengths)
+        old = len(row[next(iter(numbers))])
+        for name, value in row.items():
+            # Every other sequence, such as a mask, is as long as the first column's.
+            if name not in numbers and (not np.ndim(value) or len(value) != old):
+                continue
+            length = shape.lengths[numbers.get(name, 0)] - (shape.is_padded and position > 0)
+            tokens = np.resize(np.asarray(value), max(1, length))
+            row[name] = tokens.tolist() if isinstance(value, list) else torch.as_tensor(tokens)
+        return row
 
     def _batch(self, indices: Sequence[int]) -> BatchShapes:
-        tensors = self._collate([self._rows[index] for index in indices])
+        return self._collated([self._rows[index] for index in indices])
+
+    def _collated(self, rows: list[Any]) -> BatchShapes:
+        tensors = self.collate(rows)
         mask = tensors.get("attention_mask")
         return BatchShapes(tensors=tensors, is_padded=mask is not None and not bool(mask.all()))

@@ -52,13 +52,13 @@ def row(prediction: Prediction) -> dict[str, Any]:
         "unknown": prediction.unknown,
         "refused": prediction.refused,
     }
-    for name in ("allocated", "reserved", "device", "typical_device"):
+    for name in ("allocated", "reserved", "device", "trial_device"):
         figure = getattr(prediction, name)
         for end in ("bytes", "low", "high"):
             values[f"{name}_{end}"] = None if figure is None else getattr(figure, end)
     values |= {
-        "worst_tokens": prediction.worst_tokens,
-        "typical_tokens": prediction.typical_tokens,
+        "epoch_steps": prediction.epoch_steps,
+        "longest_tokens": prediction.longest_tokens,
         "largest_block_bytes": prediction.largest_block,
         "notes": "; ".join(prediction.notes),
         **installed_versions(),
@@ -77,11 +77,10 @@ def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
     yield f"{prediction.trial_id:<12}  {_decision(prediction)}  | {words}"
     if prediction.refused or prediction.allocated is None or prediction.reserved is None:
         return
-    if prediction.typical_device is not None:
-        # The figures are for the worst batch.
-        worst = f"{prediction.worst_tokens} tokens, device {_device(prediction.device)}"
-        typical = f"{prediction.typical_tokens} tokens, device {_device(prediction.typical_device)}"
-        yield f"{'':<12}  worst batch: {worst}; typical batch: {typical}"
+    if prediction.trial_device is not None:
+        epoch = f"{prediction.epoch_steps} steps of up to {prediction.longest_tokens} tokens"
+        trial = f"a trial of a few steps: device {_device(prediction.trial_device)}"
+        yield f"{'':<12}  over the epoch's own order, {epoch}; {trial}"
     sizes = sorted(prediction.anatomy.items(), key=lambda size: -size[1])
     parts = [f"{kind} {_gib(nbytes)}" for kind, nbytes in sizes if nbytes >= MIB]
     yield f"{'':<12}  at the peak: {', '.join(parts)}"

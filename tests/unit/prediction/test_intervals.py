@@ -52,8 +52,8 @@ def test_reserved_interval_is_narrow_without_huge_blocks_and_never_below_the_ten
     assert reserved_interval(huge).low == allocated_interval(huge).low
 
 
-def _predicted(peaks: ReplayedPeaks, gpu: Gpu = H200, outside: int = 751, mask: int = 0):
-    replayed = Replayed(peaks=peaks, outside=outside * MIB, mask_bytes=mask * MIB)
+def _predicted(peaks: ReplayedPeaks, gpu: Gpu = H200, outside: int = 751):
+    replayed = Replayed(peaks=peaks, outside=outside * MIB)
     return predicted(build_tiny_spec(), replayed, gpu)
 
 
@@ -65,12 +65,14 @@ def test_llama_of_a_large_vocabulary_is_no_false_fit_on_80_gb():
     assert prediction.fits(CARDS[141]) == "yes"
 
 
-def test_padded_batch_has_a_wider_interval_and_a_note():
-    peaks = _peaks(1000, 1200, largest_block=10 * MIB)
-    plain, padded = _predicted(peaks), _predicted(peaks, mask=64)
-    assert padded.device.high >= plain.device.high + 64 * MIB
-    assert not plain.notes
-    assert "padding" in padded.notes[0]
+def test_other_orders_of_unequal_rows_widen_the_interval():
+    own, other = _peaks(850, 1000), _peaks(900, 1300)
+    replayed = Replayed(peaks=own, orders=(other,), trial=_peaks(800, 950), outside=751 * MIB)
+    prediction = predicted(build_tiny_spec(), replayed, H200)
+    assert prediction.device.bytes == 1751 * MIB
+    assert prediction.device.high > 2051 * MIB
+    assert prediction.allocated.high > 900 * MIB
+    assert prediction.trial_device.bytes == 1701 * MIB
 
 
 def test_other_card_within_what_is_not_known_is_maybe():

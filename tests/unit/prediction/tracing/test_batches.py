@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 
-from orchestrator.prediction.tracing.batches import _FileBatches
+from orchestrator.prediction.tracing.batches import Shape, _FileBatches
 
 
 def _padded(rows: list[Any]) -> dict[str, torch.Tensor]:
@@ -27,13 +27,14 @@ def test_worst_batch_is_of_the_longest_rows_together():
     assert batches.worst(2).tensors["input_ids"].shape == (2, 500)
     assert not batches.worst(2).is_padded
     assert batches.worst(4).is_padded
-    assert batches.is_ragged
 
 
-def test_typical_batch_of_mostly_short_rows_is_short():
-    batches = _batches(*[30] * 199, 500)
-    assert batches.typical(4).tokens() == 30
-    assert batches.worst(4).tokens() == 500
+def test_batch_of_a_shape_is_that_of_such_rows():
+    batch = _batches(30, 500).of_shape(Shape(rows=3, is_padded=True, lengths=(70,)))
+    assert batch.tensors["input_ids"].shape == (3, 70)
+    assert batch.is_padded
+    full = _batches(30, 500).of_shape(Shape(rows=2, is_padded=False, lengths=(70,)))
+    assert not full.is_padded
 
 
 def test_batch_of_more_samples_than_rows_has_all_rows():
@@ -41,7 +42,7 @@ def test_batch_of_more_samples_than_rows_has_all_rows():
 
 
 def test_rows_of_one_length_are_not_ragged():
-    assert not _batches(30, 30, 30).is_ragged
+    assert _batches(30, 30, 30).lengths is None
 
 
 def test_worst_batch_has_the_longest_input_and_the_longest_target():
@@ -54,6 +55,8 @@ def test_worst_batch_has_the_longest_input_and_the_longest_target():
             for name in ("input_ids", "labels")
         }
 
-    batch = _FileBatches(Dataset.from_dict(rows), shapes).worst(2)
-    assert batch.tokens() == 100
-    assert batch.tokens(of_decoder=True) == 80
+    batches = _FileBatches(Dataset.from_dict(rows), shapes)
+    assert batches.worst(2).tokens() == 100
+    assert batches.worst(2).tokens(of_decoder=True) == 80
+    shorter = batches.of_shape(Shape(rows=2, is_padded=True, lengths=(20, 40)))
+    assert (shorter.tokens(), shorter.tokens(of_decoder=True)) == (20, 40)

@@ -35,9 +35,9 @@ RAGGED = replace(
     KNOWN,
     trial_id="bbbbbbbbbbbb",
     choices={"micro_batch": 4},
-    typical_device=Figure(bytes=3 * GIB, low=2 * GIB, high=4 * GIB),
-    worst_tokens=480,
-    typical_tokens=58,
+    trial_device=Figure(bytes=25 * GIB, low=24 * GIB, high=26 * GIB),
+    epoch_steps=1200,
+    longest_tokens=480,
     elsewhere=Elsewhere(least=20 * GIB, high=26 * GIB),
     measured_bytes=143_771 * MIB,
     notes=("padded batches: the interval is wider",),
@@ -79,6 +79,5 @@ def test_row_has_figures_cards_and_versions_as_far_as_they_are_known():
     assert (known["fits_24_gb"], unknown["fits_24_gb"]) == ("tight", "unknown")
     for library in ("transformers", "torch"):
         assert known[library] == version(library)
-    assert (ragged["worst_tokens"], ragged["typical_tokens"]) == (480, 58)
-    assert ragged["typical_device_bytes"] < ragged["device_bytes"]
-    assert known["typical_device_bytes"] is None
+    assert (ragged["epoch_steps"], ragged["longest_tokens"]) == (1200, 480)
+    assert (ragged["trial_device_bytes"], known["trial_device_bytes"]) == (25 * GIB, None)

@@ -1,0 +1,125 @@
+"""Streams of batches of unequal length, traced at a few lengths: their sizes at every other."""
+
+import itertools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from orchestrator.prediction.affine_stream import Allocation, Event, Stream
+from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.kernel_memory import FORMULAS
+
+Lengths = tuple[int, ...]
+"""Positions along each kind of sequence of a batch: of the inputs, of the targets ..."""
+
+
+@dataclass(frozen=True, slots=True)
+class SizedStream:
+    """A stream, and the bytes that each of its events takes: 0 for a free."""
+
+    events: tuple[Event, ...]
+    sizes: Sequence[int]
+
+    @classmethod
+    def of(cls, stream: Stream, gpu: Gpu) -> "SizedStream":
+        """A stream whose sizes are those of its trace."""
+        events = stream.events
+        sizes = [event.nbytes(gpu) if isinstance(event, Allocation) else 0 for event in events]
+        return cls(events, sizes)
+
+
+def traced_lengths(wanted: Sequence[Lengths]) -> list[Lengths]:
+    """The lengths to trace, so that the sizes at all ``wanted`` lengths follow.
+
+    They are the points of the smallest grid that determines a polynomial of second degree, or all
+    wanted ones if these are as few.
+    """
+    distinct = sorted(set(wanted))
+    ends = [(min(own), max(own)) for own in zip(*distinct, strict=True)]
+    units = [math.gcd(*own) for own in zip(*distinct, strict=True)]
+    halves = [grid for grid in itertools.product(range(3), repeat=len(ends)) if sum(grid) <= 2]
+    points = []
+    for grid in halves:
+        targets = [low + (high - low) * at // 2 for at, (low, high) in zip(grid, ends, strict=True)]
+        points.append(tuple(map(_usual_length, targets, units)))
+    points = sorted(set(points))
+    return distinct if len(distinct) <= len(points) else points
+
+
+def _usual_length(target: int, unit: int) -> int:
+    """A length near ``target`` that runs the same kernels as most: attention copies a mask whose
+    rows are no multiple of 16, so the length is odd unless all lengths are such multiples."""
+    length = max(unit, target // unit * unit)
+    return length if unit % 16 == 0 or length % 2 else max(1, length - 1)
+
+
+class LengthStreams:
+    """A stream at any lengths, from its traces at a few.
+
+    A batch has tensors with a value for each position, and others with one for each pair of
+    positions. So sizes are polynomials of second degree in the lengths.
+    """
+
+    def __init__(self, traces: Mapping[Lengths, Stream], gpu: Gpu) -> None:
+        self._traces = traces
+        self._gpu = gpu
+        self._longest = np.max([*traces], axis=0).astype(float)
+        self._sized: dict[Lengths, SizedStream] = {}
+        self._events = next(iter(traces.values())).events
+        self._is_polynomial = len({_kinds(own) for own in traces.values()}) == 1
+        if not self._is_polynomial:
+            return
+        # Each row has the integers of one allocation after the other.
+        known = np.array([_integers(own) for own in traces.values()], float)
+        powers = np.array([self._powers(own) for own in traces])
+        self._coefficients = np.linalg.lstsq(powers, known, rcond=None)[0]
+
+    def at(self, lengths: Lengths) -> SizedStream:
+        """The stream of a batch of these lengths. If the traces differ in more than sizes, the next
+        longer one stands for it."""
+        if lengths not in self._sized:
+            if self._is_polynomial and lengths not in self._traces:
+                self._sized[lengths] = self._between(lengths)
+            else:
+                longer = [own for own in self._traces if np.all(np.greater_equal(own, lengths))]
+                chosen = self._traces[min(longer or [max(self._traces)])]
+                self._sized[lengths] = SizedStream.of(chosen, self._gpu)
+        return self._sized[lengths]
+
+    def _between(self, lengths: Lengths) -> SizedStream:
+        # Rounded, because a size is a whole number of bytes or elements.
+        values = iter(np.rint(self._powers(lengths) @ self._coefficients).astype(int).tolist())
+        sizes = []
+        for event in self._events:
+            if not isinstance(event, Allocation):
+                sizes.append(0)
+                continue
+            integers = itertools.islice(values, len(event.integers))
+            sizes.append(FORMULAS[event.formula](self._gpu, *integers))
+        return SizedStream(self._events, sizes)
+
+    def _powers(self, lengths: Lengths) -> np.ndarray:
+        """1, each length, and the product of each two; relative to the longest traced ones."""
+        values = [1.0, *(np.array(lengths) / self._longest)]
+        pairs = itertools.combinations_with_replacement(values, 2)
+        return np.array([one * other for one, other in pairs])
+
+
+def _kinds(stream: Stream) -> tuple[tuple[int, str, int], ...]:
+    """What must be equal in all traces: numbers, formulas, and how many integers they take."""
+    kinds = []
+    for event in stream.events:
+        is_free = not isinstance(event, Allocation)
+        kinds.append((event.number, "", 0) if is_free else _kind_of(event))
+    return tuple(kinds)
+
+
+def _kind_of(event: Allocation) -> tuple[int, str, int]:
+    return event.number, event.formula, len(event.integers)
+
+
+def _integers(stream: Stream) -> list[int]:
+    allocations = (event for event in stream.events if isinstance(event, Allocation))
+    return [value for own in allocations for value in own.integers]

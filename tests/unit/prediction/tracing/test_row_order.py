@@ -1,0 +1,63 @@
+"""The order in which an epoch and a trial have rows of unequal length."""
+
+from dataclasses import replace
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+
+from jobs.trial.data import RowLengths
+from orchestrator.prediction.tracing import row_order
+from orchestrator.prediction.tracing.batches import Shape
+from tests.conftest import build_tiny_spec
+
+LENGTHS = RowLengths(by_column={"input_ids": np.arange(1, 1001), "labels": np.arange(1, 1001)})
+
+
+def _spec(**arguments):
+    spec = build_tiny_spec({"micro_batch": 4, "accumulation": 2})
+    settings = replace(
+        spec.settings, training_arguments={**spec.settings.training_arguments, **arguments}
+    )
+    return replace(spec, settings=settings)
+
+
+def test_epoch_has_the_rows_that_accelerate_draws():
+    steps = row_order.epoch(_spec(), LENGTHS, None, seed=7)
+    rows = torch.randperm(1000, generator=torch.Generator().manual_seed(7))[:8].reshape(2, 4) + 1
+    assert steps[0] == [Shape(4, True, (own,)) for own in rows.max(dim=1).values.tolist()]
+    assert max(own.lengths for own in chain(*steps)) == (1000,)
+    assert len(steps) < 70  # of 125
+
+
+def test_epoch_is_cut_where_only_a_longer_batch_adds_memory():
+    steps = row_order.epoch(_spec(), LENGTHS, None, seed=7)
+    longest = [max(own.lengths for own in step) for step in steps[50:]]
+    assert len(longest) < 10
+    assert longest == sorted(longest)
+
+
+def test_grouped_rows_are_of_similar_length():
+    [spread_alone, spread_grouped] = [
+        np.ptp([own.lengths[0] for own in step])
+        for spec in (_spec(), _spec(train_sampling_strategy="group_by_length"))
+        for step in row_order.epoch(spec, LENGTHS, None, seed=7)[:1]
+    ]
+    assert spread_grouped < spread_alone
+
+
+def test_trial_ends_with_the_longest_rows_and_pads_as_the_collator_does():
+    class Collator:
+        pad_to_multiple_of = 64
+
+    steps = row_order.trial(_spec(), LENGTHS, Collator())
+    assert steps[-1] == [Shape(4, True, (1024,))] * 2
+    assert all(own.lengths[0] % 64 == 0 for own in chain(*steps))
+    assert len(steps) < 30
+
+
+@pytest.mark.parametrize("rows", [1, 7])
+def test_fewer_rows_than_a_step_have_no_epoch(rows):
+    few = RowLengths(by_column={"input_ids": np.arange(1, rows + 1)})
+    assert row_order.epoch(_spec(), few, None, seed=7) == []
