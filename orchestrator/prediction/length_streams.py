@@ -111,13 +111,11 @@ def _kinds(stream: Stream) -> tuple[tuple[int, str, int], ...]:
     """What must be equal in all traces: numbers, formulas, and how many integers they take."""
     kinds = []
     for event in stream.events:
-        is_free = not isinstance(event, Allocation)
-        kinds.append((event.number, "", 0) if is_free else _kind_of(event))
+        if isinstance(event, Allocation):
+            kinds.append((event.number, event.formula, len(event.integers)))
+        else:
+            kinds.append((event.number, "", 0))
     return tuple(kinds)
-
-
-def _kind_of(event: Allocation) -> tuple[int, str, int]:
-    return event.number, event.formula, len(event.integers)
 
 
 def _integers(stream: Stream) -> list[int]:

@@ -169,7 +169,7 @@ class _ModelGroup:
         seeds = range(spec.measure.seed, spec.measure.seed + _ORDERS)
         orders = [*(row_order.epoch(*rows, seed) for seed in seeds), row_order.trial(*rows)]
         sized = self._at_lengths([own for steps in orders for own in itertools.chain(*steps)])
-        replays = []
+        replays: list[ReplayedPeaks] = []
         for steps in orders:
             own = replace(streams, steps=[sized(step) for step in steps])
             # Both orders of segments of the epoch itself; the other orders of rows differ anyway.

@@ -100,6 +100,10 @@ class _EqualBatches:
         }
         return BatchShapes(tensors=tensors, is_padded=self._is_padded)
 
+    def of_shape(self, shape: Shape) -> BatchShapes:
+        """Any batch of as many rows."""
+        return self.worst(shape.rows)
+
 
 class _FileBatches:
     """Batches of a data file's rows, as the trial's own collator pads them."""
