@@ -8,6 +8,8 @@ intervals.py         how far a measurement may lie from a replay
 estimator.py         trials -> predictions; trials of one model share its traces
 model_group.py       the trials of one model: traced, replayed, predicted
 unsupported.py       trials that are not predicted, and why
+bounds.py            what is known of some of these trials all the same
+margins.py           techniques whose traces are less exact: their wider intervals
 libraries.py         how the traced libraries are imported
 gpus.py              a GPU's constants: measured ones in gpus/*.yaml, data sheets in cards.yaml
 cards.py             the cards on which a trial runs, and what they lack

@@ -8,6 +8,9 @@ from orchestrator.prediction.kernel_memory import FORMULAS
 NEEDS_AMPERE = "attention that older GPUs do without a fused kernel"
 """Among the kernels of a stream: a GPU below capability 8.0 would keep all scores of attention."""
 
+EVEN_ROUTING = "experts, each with as many tokens"
+"""Among the kernels of a stream: how many tokens an expert gets was not known."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Allocation:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec, to_json
 from orchestrator.prediction.affine_stream import NEEDS_AMPERE, Stream, between
+from orchestrator.prediction.bounds import bounded, traceable
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
 from orchestrator.prediction.intervals import Replayed, predicted
 from orchestrator.prediction.length_streams import (
@@ -19,6 +20,7 @@ from orchestrator.prediction.length_streams import (
     traced_lengths,
 )
 from orchestrator.prediction.libraries import quick_imports
+from orchestrator.prediction.margins import widened
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
 from orchestrator.prediction.unsupported import unpredictable
@@ -62,8 +64,8 @@ def _equal(picks: Picks, gpu: Gpu, other: Gpu) -> bool:
 
 def _predictions(trials: list[TrialSpec], gpu: Gpu) -> tuple[list[Prediction], Picks]:
     """One for each trial, and the attention kernels that each GPU would pick."""
-    if reason := unpredictable(trials[0]):
-        return [_unknown(spec, unpredictable(spec) or reason) for spec in trials], set()
+    if unpredictable(trials[0]):
+        return _bounded(trials, gpu)
     with quick_imports():
         from orchestrator.prediction.tracing.fake_step import FakeStep
     try:
@@ -72,6 +74,22 @@ def _predictions(trials: list[TrialSpec], gpu: Gpu) -> tuple[list[Prediction], P
     except Exception as error:  # a model or a file of the user's may raise anything
         return [_unknown(spec, _first_line(error)) for spec in trials], set()
     return list(map(group.prediction, trials)), step.picks
+
+
+def _bounded(trials: list[TrialSpec], gpu: Gpu) -> tuple[list[Prediction], Picks]:
+    """Why each trial is unknown, with bounds where it can be traced without some techniques."""
+    simpler = [traceable(spec) for spec in trials]
+    without = {spec.trial_id: spec for spec, _ in simpler if not unpredictable(spec)}
+    traced, picks = _predictions(list(without.values()), gpu) if without else ([], set())
+    by_id = {own.trial_id: own for own in traced}
+    predicted = []
+    for spec, (simple, only_save) in zip(trials, simpler, strict=True):
+        unknown = _unknown(spec, unpredictable(spec))
+        if found := by_id.get(simple.trial_id):
+            found = replace(found, trial_id=spec.trial_id, choices=spec.choices)
+            unknown = bounded(found, unknown.unknown, only_save=only_save)
+        predicted.append(unknown)
+    return predicted, picks
 
 
 class _ModelGroup:
@@ -154,7 +172,7 @@ class _ModelGroup:
             needs_ampere=NEEDS_AMPERE in first.kernels,
             under_deepspeed=spec.settings.deepspeed is not None,
         )
-        return predicted(spec, replayed, self._gpu)
+        return widened(predicted(spec, replayed, self._gpu), spec, first.kernels)
 
     def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
         """The peaks of a few equal steps. For rows of unequal length those of an epoch in its own

@@ -45,6 +45,21 @@ class Elsewhere:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Bounds:
+    """What an unknown trial needs on any card, in bytes."""
+
+    least: int
+    """Context, weights and optimizer states: less memory is never enough."""
+    most: int | None
+    """None: nothing bounds it above."""
+
+    def fits(self, card_bytes: int) -> Fit:
+        if self.least > card_bytes:
+            return "no"
+        return "unknown" if self.most is None or self.most > card_bytes else "yes"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Prediction:
     """A training's peaks over an epoch, or why there are none."""
 
@@ -71,6 +86,8 @@ class Prediction:
     """Kind of memory (``jobs.anatomy.memory.kinds``) -> bytes at the peak of ``allocated``."""
     unknown: str = ""
     """Why nothing is predicted; empty if something is."""
+    bounds: Bounds | None = None
+    """What is known of an unknown trial all the same; None if nothing is."""
     refused: str = ""
     """Why the trial would raise, whatever the memory; empty if it would run."""
     largest_block: int | None = None
@@ -94,7 +111,7 @@ class Prediction:
         if self.refused:
             return "no"
         if self.device is None or self.allocated is None or self.reserved is None:
-            return "unknown"
+            return "unknown" if self.bounds is None else self.bounds.fits(card_bytes)
         # Context and libraries, the part of the device's memory that no allocator gives back.
         least = self.allocated.low + self.device.low - self.reserved.low
         high = self.device.high

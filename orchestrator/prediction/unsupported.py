@@ -1,10 +1,12 @@
 """Trials whose memory is not predicted, and why: a missing figure is better than a wrong one."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from jobs.spec import TrialSpec
 from jobs.techniques.hooks import hook_name
+from orchestrator.prediction.margins import PLAIN_LORA
 
 _ARGUMENTS = {
     "label_smoothing_factor": "label smoothing computes its loss outside the model",
@@ -28,13 +30,15 @@ _HOOK_PLACES = {
     "rounding": "torchao's rounded linear layers are not traced",
     "trained": "a training of some of the model's own weights was never compared with a GPU",
     "checkpointing": "what selective checkpointing or offloading keeps is not traced",
-    "kernels": "the trace cannot restrict attention to one kernel",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
-_PLAIN_LORA = frozenset(
-    ("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", "layers_pattern")
-).union(("target_modules", "exclude_modules", "layers_to_transform"))
-"""Parameters of LoRA with which it still computes two products beside each layer, and no more."""
+_TRACED_LORA = PLAIN_LORA.union(
+    ("bias", "ensure_weight_tying", "fan_in_fan_out", "lora_bias", "lora_dropout")
+).union(("init_lora_weights", "modules_to_save", "trainable_token_indices", "use_dora"))
+_TRACED_INITIALIZATIONS = (True, False, "gaussian", "orthogonal")
+"""Of LoRA. Others decompose the weights, which takes memory before the training."""
+_UNTRACED_ADAPTERS = ("adalora", "loha", "lokr")
+"""Methods of PEFT that need the length of the training, or that no trace can differentiate."""
 
 
 def unpredictable(spec: TrialSpec) -> str:
@@ -62,23 +66,30 @@ def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
     if spec.settings.training_arguments.get("torch_compile"):
         yield "torch.compile plans its own buffers"
     yield from (reason for place, reason in _HOOK_PLACES.items() if place in hooks)
+    if hook_name(spec, "kernels") not in ("", "only_kernel", "without_cudnn"):
+        yield "the kernels of this attention are not traced"
     if hook_name(spec, "loss") not in ("", "chunked_loss"):
         yield "the kernels of this loss are not traced"
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
     if attention.startswith(("flash_attention", "flex", "kernels-community/")):
         yield f"{attention} runs kernels that are not traced"
-    if "experts_implementation" in spec.settings.model_kwargs:
-        yield "the kernels of a chosen experts implementation are not traced"
+    experts = str(spec.settings.model_kwargs.get("experts_implementation", ""))
+    if experts in ("deepgemm", "sonicmoe"):
+        yield f"{experts} runs kernels that are not traced"
     base = hook_name(spec, "base")
-    if base in ("fp16_base", "dequantized_base"):
+    if base == "dequantized_base":
         yield "a base in this format was never compared with a GPU"
-    if base not in ("", "bf16_base"):
+    if base not in ("", "bf16_base", "fp16_base"):
         yield "the kernels of a quantized base are not traced"
     if hook_name(spec, "model") == "peft_adapter":
-        arguments = hooks["model"].arguments
-        # Other methods compute more than two products beside a layer, and no GPU has checked them.
-        if arguments["method"] != "lora" or not _PLAIN_LORA.issuperset(arguments["parameters"]):
-            yield f"the operators of this {arguments['method']} adapter are not traced"
+        method, parameters = (hooks["model"].arguments[key] for key in ("method", "parameters"))
+        if method in _UNTRACED_ADAPTERS or (method == "lora" and not _is_traced_lora(parameters)):
+            yield f"the operators of this {method} adapter are not traced"
+
+
+def _is_traced_lora(parameters: Mapping[str, Any]) -> bool:
+    initialization = parameters.get("init_lora_weights", True)
+    return _TRACED_LORA.issuperset(parameters) and initialization in _TRACED_INITIALIZATIONS
 
 
 def _untraced_states(spec: TrialSpec) -> Iterator[str]:

@@ -20,6 +20,7 @@ from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import CARDS, Prediction
+from orchestrator.reporting.verbs import prediction as reported
 from orchestrator.storage.tables.predictions import read_predictions
 from orchestrator.storage.tables.table_reader import read_trials_file
 
@@ -141,6 +142,9 @@ def test_predict_result_does_not_depend_on_earlier_traces(tiny_spec):
     assert alone.anatomy == after.anatomy
 
 
+MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": 2}
+
+
 @pytest.mark.parametrize(
     ("task", "architecture", "config", "accumulation"),
     [
@@ -155,12 +159,7 @@ def test_predict_result_does_not_depend_on_earlier_traces(tiny_spec):
             1,
         ),
         ("image-classification", "vit", {"image_size": 32, "patch_size": 16}, 4),
-        (
-            "causal-lm",
-            "olmoe",
-            {"num_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": 2},
-            1,
-        ),
+        ("causal-lm", "olmoe", MIXTURE, 1),
     ],
 )
 def test_predict_every_task_has_figures(tiny_spec, task, architecture, config, accumulation):
@@ -171,6 +170,36 @@ def test_predict_every_task_has_figures(tiny_spec, task, architecture, config, a
     assert prediction.unknown == ""
     assert prediction.allocated is not None
     assert prediction.anatomy["library workspaces"] >= 2 * H200.cublas_workspace_bytes
+
+
+def test_predict_eager_experts_take_what_grouped_ones_take_and_have_a_wider_interval(tiny_spec):
+    eager, grouped = (
+        _with_model(
+            tiny_spec({"precision": "bf16", "experts": experts}), "causal-lm", "olmoe", MIXTURE
+        )
+        for experts in ("eager", "grouped_mm")
+    )
+    wide, narrow = predict([eager, grouped], H200)
+    assert wide.allocated is not None
+    assert narrow.allocated is not None
+    assert wide.allocated.bytes == pytest.approx(narrow.allocated.bytes, rel=0.01)
+    assert wide.allocated.low < narrow.allocated.low
+    assert "every expert" in wide.notes[-1]
+    assert narrow.notes == wide.notes[:-1]
+
+
+def test_predict_compiled_trials_have_bounds_from_eager_ones(tiny_spec):
+    names = ("none", "inductor_regional", "inductor")
+    eager, blocks, whole = predict([tiny_spec({"compile": name}) for name in names], H200)
+    assert eager.elsewhere is not None
+    assert blocks.bounds is not None
+    assert blocks.bounds.most == eager.elsewhere.high
+    assert blocks.device is None
+    least = eager.anatomy["weights"] + eager.anatomy["optimizer states"]
+    assert blocks.bounds.least > least
+    assert whole.bounds == replace(blocks.bounds, most=None)
+    assert "at least" in reported.table([blocks], ["compile"])
+    assert reported.row(blocks)["device_low"] == blocks.bounds.least
 
 
 def _with_model(

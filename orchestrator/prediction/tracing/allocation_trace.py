@@ -10,7 +10,14 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from orchestrator.prediction.affine_stream import NEEDS_AMPERE, Allocation, Event, Free, Stream
+from orchestrator.prediction.affine_stream import (
+    EVEN_ROUTING,
+    NEEDS_AMPERE,
+    Allocation,
+    Event,
+    Free,
+    Stream,
+)
 from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
 from orchestrator.prediction.tracing.workspaces import workspaces
 
@@ -108,6 +115,8 @@ class AllocationRecorder(TorchDispatchMode):
         self._counts: set[int] = set()
         """Storages of sums that count true values."""
         self._recording = _Recording()
+        self.experts = 0
+        """Experts of a layer, over which tokens are spread; 0 if the model has none."""
         self.is_padded = False
         """Whether the traced batches have padded positions."""
 
@@ -153,6 +162,8 @@ class AllocationRecorder(TorchDispatchMode):
             return self._value_of(args[0])
         if func.namespace == "bitsandbytes":
             return None  # its update kernels work in place
+        if func is _aten.nonzero.default and self.experts:
+            return self._routed_tokens(args[0])
         return self._recorded(func, args, kwargs or {})
 
     def _recorded(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
@@ -168,6 +179,14 @@ class AllocationRecorder(TorchDispatchMode):
             self._recording.kernels.add(NEEDS_AMPERE)
         self._record_kernel_workspaces(func, args)
         return output
+
+    def _routed_tokens(self, mask: torch.Tensor) -> torch.Tensor:
+        """The positions of true values: of the experts with tokens, or of the tokens of one. Every
+        expert has some, and none has more than another."""
+        self._recording.kernels.add(EVEN_ROUTING)
+        rows = mask.numel() // self.experts if mask.dim() > 1 else self.experts
+        arguments = (mask, (rows, mask.dim()))
+        return self._recorded(_aten.new_empty.default, arguments, {"dtype": torch.int64})
 
     def _value_of(self, tensor: torch.Tensor) -> bool:
         if tensor.dtype is not torch.bool:

@@ -1,14 +1,18 @@
 """Traces attention as on CUDA: with the kernel that PyTorch picks, and the tensors it makes."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import torch
 
+from jobs.spec import TrialSpec
+from jobs.techniques.hooks import hook_name
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu, load_gpu
 
 _aten = torch.ops.aten
+KERNELS = ("cudnn", "flash", "efficient", "math")
+"""Kernels of scaled_dot_product_attention, the preferred ones first."""
 _HALF = (torch.float16, torch.bfloat16)
 
 
@@ -21,20 +25,21 @@ def attention_kernel(
     dropout: float = 0.0,
     *,
     is_causal: bool = False,
+    allowed: Collection[str] = KERNELS,
 ) -> str:
-    """The kernel that ``select_sdp_backend`` picks: "cudnn", "flash", "efficient" or "math".
+    """The first of the ``allowed`` kernels that ``select_sdp_backend`` picks; empty if none runs.
 
     The conditions follow aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.
     """
-    if query.dim() != 4 or _has_strided_rows(mask):
-        return "math"
-    # PyTorch prefers cuDNN on the data centre's GPUs since Hopper.
-    is_half = query.dtype in _HALF
-    if gpu.kernels == "hopper" and is_half and _suits_cudnn(query, key, value, mask):
-        return "cudnn"
-    if _suits_flash(gpu, (query, key, value), mask, dropout, is_causal=is_causal):
-        return "flash"
-    return "efficient" if _suits_efficient(gpu, query, key) else "math"
+    suits = {"math": True}
+    if query.dim() == 4 and not _has_strided_rows(mask):
+        # PyTorch prefers cuDNN on the data centre's GPUs since Hopper.
+        is_preferred = gpu.kernels == "hopper" and query.dtype in _HALF
+        suits["cudnn"] = is_preferred and _suits_cudnn(query, key, value, mask)
+        inputs = (query, key, value)
+        suits["flash"] = _suits_flash(gpu, inputs, mask, dropout, is_causal=is_causal)
+        suits["efficient"] = _suits_efficient(gpu, query, key)
+    return next((name for name in KERNELS if name in allowed and suits.get(name)), "")
 
 
 def _has_strided_rows(mask: torch.Tensor | None) -> bool:
@@ -86,8 +91,21 @@ Picks = set[tuple[str, ...]]
 """The kernels of each call of attention, on each of ``REPRESENTATIVES`` in order."""
 
 
-def attention(gpu: Gpu, picks: Picks) -> Callable[..., torch.Tensor]:
-    """A ``scaled_dot_product_attention`` that makes the tensors of the kernel picked on ``gpu``.
+def allowed_kernels(spec: TrialSpec) -> Collection[str]:
+    """The kernels that a trial's technique leaves to choose from."""
+    match hook_name(spec, "kernels"):
+        case "only_kernel":
+            name = str(spec.settings.hooks["kernels"].arguments["kernel"])
+            return (name.removeprefix("mem_"),)
+        case "without_cudnn":
+            return KERNELS[1:]
+        case _:
+            return KERNELS
+
+
+def attention(gpu: Gpu, picks: Picks, allowed: Collection[str]) -> Callable[..., torch.Tensor]:
+    """A ``scaled_dot_product_attention`` that makes the tensors of the kernel picked on ``gpu``. It
+    raises RuntimeError if none of the ``allowed`` kernels can run.
 
     What other GPUs would pick is added to ``picks``.
     """
@@ -106,10 +124,16 @@ def attention(gpu: Gpu, picks: Picks) -> Callable[..., torch.Tensor]:
     ) -> torch.Tensor:
         inputs = (query, key, value)
         pick = functools.partial(
-            attention_kernel, mask=attn_mask, dropout=dropout_p, is_causal=is_causal
+            attention_kernel,
+            mask=attn_mask,
+            dropout=dropout_p,
+            is_causal=is_causal,
+            allowed=allowed,
         )
         kernel = pick(gpu, *inputs)
         picks.add(tuple(pick(other, *inputs) for other in others))
+        if not kernel:
+            raise RuntimeError(f"attention cannot run {' or '.join(allowed)} on these inputs")
         mask = attn_mask
         if mask is not None and mask.dtype is torch.bool:
             mask = torch.zeros_like(mask, dtype=query.dtype)

@@ -1,7 +1,7 @@
 """Makes a step on the CPU allocate what it would on CUDA: autocast's lists, dropout, softmax."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -41,9 +41,10 @@ Cross entropy's logarithm of softmax keeps 16 bits, and its result is converted 
 
 
 @contextmanager
-def cuda_semantics(gpu: Gpu, picks: Picks) -> Iterator[None]:
+def cuda_semantics(gpu: Gpu, picks: Picks, kernels: Collection[str]) -> Iterator[None]:
     """A context in which operators on CPU tensors take the memory that they would on ``gpu``; the
-    attention kernels that other GPUs would run are added to ``picks``."""
+    attention kernels that other GPUs would run are added to ``picks``. ``kernels`` are those that
+    attention may run."""
     with torch.library._scoped_library("aten", "IMPL") as library, warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # that kernels are overridden is the purpose
         for name in _IN_32_BITS.split():
@@ -56,7 +57,7 @@ def cuda_semantics(gpu: Gpu, picks: Picks) -> Iterator[None]:
         library.impl("dropout", _dropout, "AutogradCPU")
         library.impl("softmax.int", _softmax(_aten._softmax), "AutogradCPU")
         library.impl("log_softmax.int", _softmax(_aten._log_softmax), "AutogradCPU")
-        library.impl("scaled_dot_product_attention", attention(gpu, picks), "AutogradCPU")
+        library.impl("scaled_dot_product_attention", attention(gpu, picks, kernels), "AutogradCPU")
         yield
 
 

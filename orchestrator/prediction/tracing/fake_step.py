@@ -25,7 +25,7 @@ from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
 from orchestrator.prediction.tracing.batches import BatchShapes, batches_of
-from orchestrator.prediction.tracing.cuda_attention import Picks
+from orchestrator.prediction.tracing.cuda_attention import Picks, allowed_kernels
 from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
 from orchestrator.prediction.tracing.fake_libraries import (
     forget_bitsandbytes_overrides,
@@ -77,6 +77,8 @@ class FakeStep:
                 self.model.to(autocast_dtype(spec) or torch.float32)  # as the engine does
         self.weights = self._recorder.stream()
         self._recorder.register_parameters(self.model.parameters())
+        experts = (getattr(part, "num_experts", 0) for part in self.model.modules())
+        self._recorder.experts = next(filter(None, experts), 0)
         accelerate_loop.enable_checkpointing(self.model, self._arguments)
         if _runs_trainer(spec) and hasattr(self._arguments, "use_cache"):
             # As the Trainer does on being made.
@@ -87,7 +89,8 @@ class FakeStep:
     def _traced(self) -> Iterator[None]:
         with warnings.catch_warnings(), movable_modules(), usual_masks():
             warnings.simplefilter("ignore")
-            with cuda_semantics(self._gpu, self.picks), self._fake_mode, self._recorder:
+            on_cuda = cuda_semantics(self._gpu, self.picks, allowed_kernels(self._spec))
+            with on_cuda, self._fake_mode, self._recorder:
                 yield
 
     def _built_model(self) -> Any:

@@ -13,7 +13,7 @@ from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB
 
 if TYPE_CHECKING:
-    from orchestrator.prediction.prediction import Figure, Prediction
+    from orchestrator.prediction.prediction import Bounds, Figure, Prediction
 
 
 def table(predictions: Sequence[Prediction], axes: Sequence[str]) -> str:
@@ -56,6 +56,8 @@ def row(prediction: Prediction) -> dict[str, Any]:
         figure = getattr(prediction, name)
         for end in ("bytes", "low", "high"):
             values[f"{name}_{end}"] = None if figure is None else getattr(figure, end)
+    if (bounds := prediction.bounds) is not None:
+        values |= {"device_low": bounds.least, "device_high": bounds.most}
     values |= {
         "epoch_steps": prediction.epoch_steps,
         "longest_tokens": prediction.longest_tokens,
@@ -91,12 +93,19 @@ def _decision(prediction: Prediction) -> str:
     if prediction.refused:
         return f"refused: {prediction.refused}"
     if prediction.allocated is None or prediction.reserved is None:
-        return f"unknown: {prediction.unknown}"
+        return f"unknown: {prediction.unknown}{_bounds(prediction.bounds)}"
     allocated = f"{_gib(prediction.allocated.bytes):>9}"
     reserved = f"{_gib(prediction.reserved.bytes):>8}"
     device = f"{_device(prediction.device):>22}"
     fits = " ".join(f"{fit:>7}" for fit in prediction.cards.values())
     return f"{allocated}  {reserved}  {device}  {fits}   "
+
+
+def _bounds(bounds: Bounds | None) -> str:
+    if bounds is None:
+        return ""
+    most = "" if bounds.most is None else f", at most {_gib(bounds.most)}"
+    return f"; at least {_gib(bounds.least)}{most}"
 
 
 def _device(device: Figure | None) -> str:

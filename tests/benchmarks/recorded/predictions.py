@@ -52,6 +52,17 @@ class Compared:
         return inside
 
     @property
+    def within_bounds(self) -> bool | None:
+        """Whether the bounds of an unknown trial hold the measurement; None if it has no bounds, or
+        ran out of memory."""
+        predicted, measured = self.prediction, self.actual.get("device_peak_bytes")
+        least, most = predicted["device_low"], predicted["device_high"]
+        is_known = bool(predicted["device_bytes"]) or least is None
+        if is_known or self.actual["outcome"] != Outcome.OK or not measured:
+            return None
+        return bool(least <= measured and (most is None or measured <= most))
+
+    @property
     def blocks_apart(self) -> float | None:
         """Measured less predicted reserved memory, in the step's largest blocks."""
         block = self.prediction.get("largest_block_bytes")
@@ -120,9 +131,12 @@ def compared(predictions: Iterable[Row], measured: Iterable[tuple[str, Row]]) ->
         if row["outcome"] in (Outcome.OK, Outcome.OUT_OF_MEMORY):
             actual.setdefault((name, identity(row)), []).append(row)
     for prediction in predictions:
-        key = (prediction["config"], identity(json.loads(prediction["choices"])))
-        for row in actual.get(key, ()):
-            yield Compared(prediction, row)
+        choices = json.loads(prediction["choices"])
+        # Plans name the length of the section data; rows of runs without this axis do not.
+        for own in (choices, {**choices, "sequence_length": "data"}):
+            if rows := actual.get((prediction["config"], identity(own))):
+                yield from (Compared(prediction, row) for row in rows)
+                break
 
 
 def summary(comparisons: Sequence[Compared]) -> Iterator[str]:
@@ -151,6 +165,9 @@ def coverage(comparisons: Sequence[Compared]) -> Iterator[str]:
         if answers:
             share = sum(answers) / len(answers)
             yield f"{figure}: {sum(answers)} of {len(answers)} measurements inside ({share:.2%})"
+    bounded = [own.within_bounds for own in comparisons if own.within_bounds is not None]
+    if bounded:
+        yield f"bounds of unknown trials: {sum(bounded)} of {len(bounded)} measurements inside"
     false_fits = sum(len(comparison.false_fits) for comparison in comparisons)
     yield f"false fits: {false_fits}"
     yield from _residuals(comparisons)

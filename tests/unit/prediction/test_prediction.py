@@ -1,6 +1,8 @@
 """The cards that a predicted trial fits."""
 
-from orchestrator.prediction.prediction import CARDS, Figure, Prediction
+from dataclasses import replace
+
+from orchestrator.prediction.prediction import CARDS, Bounds, Figure, Prediction
 from orchestrator.units import GIB
 
 
@@ -18,6 +20,15 @@ def test_fits_says_yes_only_where_the_whole_interval_fits():
 def test_fits_without_figures_is_unknown():
     prediction = Prediction(trial_id="0123456789ab", choices={}, unknown="compiled")
     assert prediction.fits(CARDS[141]) == "unknown"
+
+
+def test_fits_of_an_unknown_trial_follow_its_bounds():
+    bounds = Bounds(least=20 * GIB, most=44 * GIB)
+    prediction = Prediction(trial_id="0123456789ab", choices={}, unknown="compiled", bounds=bounds)
+    between = {24: "unknown", 40: "unknown"}
+    assert prediction.cards == {16: "no", **between, 48: "yes", 80: "yes", 141: "yes"}
+    open_ended = replace(prediction, bounds=replace(bounds, most=None))
+    assert set(open_ended.cards.values()) == {"no", "unknown"}
 
 
 def test_refused_trial_fits_no_card_whatever_its_memory():

@@ -25,11 +25,11 @@ def test_unpredictable_technique_has_a_reason(line):
     assert (reason in said) if said else reason == "predicted"
 
 
-def test_unpredictable_are_experts_that_the_user_chooses(tmp_path):
-    text = "model: {task: causal-lm, architecture: olmoe}\naxes: {experts: [auto, grouped_mm]}\n"
-    plain, grouped = plan(config_of(tmp_path, text)).trials
-    assert not unpredictable(plain)
-    assert unpredictable(grouped)
+def test_unpredictable_are_experts_with_kernels_of_the_hub(tmp_path):
+    text = "model: {task: causal-lm, architecture: olmoe}\naxes: {experts: [eager, deepgemm]}\n"
+    eager, hub = plan(config_of(tmp_path, text)).trials
+    assert not unpredictable(eager)
+    assert "deepgemm" in unpredictable(hub)
 
 
 def test_super_offload_of_an_own_deepspeed_file_is_not_predicted():

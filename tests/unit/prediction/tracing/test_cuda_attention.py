@@ -17,6 +17,11 @@ def test_attention_kernel_permuted_bias_takes_no_fused_kernel():
     assert attention_kernel(H200, QUERY, QUERY, QUERY, permuted) == "math"
 
 
+def test_attention_kernel_is_an_allowed_one_or_none():
+    assert attention_kernel(H200, QUERY, QUERY, QUERY, None, allowed=("flash",)) == "flash"
+    assert attention_kernel(H200, QUERY, QUERY, QUERY, QUERY, allowed=("flash",)) == ""
+
+
 HALF, BRAIN, FULL = torch.float16, torch.bfloat16, torch.float32
 
 

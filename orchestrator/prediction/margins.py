@@ -1,0 +1,90 @@
+"""Techniques whose traces are less exact than others: by how much, and why, one row each."""
+
+from collections.abc import Callable, Container
+from dataclasses import dataclass, replace
+
+from jobs.spec import TrialSpec
+from jobs.techniques.hooks import hook_name
+from orchestrator.prediction.affine_stream import EVEN_ROUTING
+from orchestrator.prediction.prediction import Figure, Prediction
+
+PLAIN_LORA = frozenset(
+    ("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", "layers_pattern")
+).union(("target_modules", "exclude_modules", "layers_to_transform"))
+"""Parameters of LoRA with which it still computes two products beside each layer, and no more."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Margin:
+    applies: Callable[[TrialSpec, Container[str]], bool]
+    """Of a trial, and what its trace recorded among its kernels."""
+    share: float
+    """By which the interval of every figure grows, below and above."""
+    note: str
+
+
+_UNCOMPARED = 0.1
+"""For techniques without a recorded run: ten times the share of those that have one."""
+
+
+def _is_other_adapter(spec: TrialSpec, _: object) -> bool:
+    if hook_name(spec, "model") != "peft_adapter":
+        return False
+    arguments = spec.settings.hooks["model"].arguments
+    return arguments["method"] != "lora" or not PLAIN_LORA.issuperset(arguments["parameters"])
+
+
+def _multiplies_experts_in_a_batch(spec: TrialSpec, _: object) -> bool:
+    return spec.settings.model_kwargs.get("experts_implementation") == "batched_mm"
+
+
+_MARGINS = (
+    # The recorded peaks of 24 configurations are within 2.1 % of their traces.
+    Margin(
+        applies=lambda _, kernels: EVEN_ROUTING in kernels,
+        share=0.03,
+        note="experts: the trace gives every expert as many tokens, so the interval is wider",
+    ),
+    Margin(
+        applies=_multiplies_experts_in_a_batch,
+        share=_UNCOMPARED,
+        note="experts: batched_mm was never compared with a GPU, so the interval is wider",
+    ),
+    Margin(
+        applies=_is_other_adapter,
+        share=_UNCOMPARED,
+        note="adapter: this one was never compared with a GPU, so the interval is wider",
+    ),
+)
+
+
+def widened(prediction: Prediction, spec: TrialSpec, kernels: Container[str]) -> Prediction:
+    """The prediction with the margins, and the notes, of all techniques of the trial."""
+    for margin in _MARGINS:
+        if margin.applies(spec, kernels):
+            prediction = _widened(prediction, margin)
+    return prediction
+
+
+def _widened(prediction: Prediction, margin: Margin) -> Prediction:
+    def wider(figure: Figure | None) -> Figure | None:
+        if figure is None:
+            return None
+        low, high = figure.low * (1 - margin.share), figure.high * (1 + margin.share)
+        return Figure(bytes=figure.bytes, low=int(low), high=int(high))
+
+    elsewhere = prediction.elsewhere
+    if elsewhere is not None:
+        elsewhere = replace(
+            elsewhere,
+            least=int(elsewhere.least * (1 - margin.share)),
+            high=int(elsewhere.high * (1 + margin.share)),
+        )
+    return replace(
+        prediction,
+        allocated=wider(prediction.allocated),
+        reserved=wider(prediction.reserved),
+        device=wider(prediction.device),
+        elsewhere=elsewhere,
+        notes=(*prediction.notes, margin.note),
+    )
