@@ -180,7 +180,7 @@ class AllocationRecorder(TorchDispatchMode):
         self._record_kernel_workspaces(func, args)
         return output
 
-    def _routed_tokens(self, mask: torch.Tensor) -> torch.Tensor:
+    def _routed_tokens(self, mask: torch.Tensor) -> Any:
         """The positions of true values: of the experts with tokens, or of the tokens of one. Every
         expert has some, and none has more than another."""
         self._recording.kernels.add(EVEN_ROUTING)
