@@ -23,6 +23,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     if options.objective == "dollars_per_million" and options.price_per_hour is None:
         parser.error("--objective dollars_per_million needs --price-per-hour")
+    if options.own_file is not None and options.export is None:
+        parser.error("--own-file is written with the files of --export")
     if options.longest and options.export is not None:
         parser.error("--longest names one configuration for each set of techniques: export a trial")
     run = cli.loaded(options.run, "recommend from")
@@ -59,6 +61,11 @@ def command_line() -> argparse.ArgumentParser:
     _add_workload(parser)
     export = "write the files to train with"
     parser.add_argument("--export", type=Path, metavar="DIR", help=export)
+    own = (
+        "with --export: your file of axolotl, LLaMA-Factory, ms-swift, TRL or the Trainer, of which"
+        " a copy with the configuration's values is written"
+    )
+    parser.add_argument("--own-file", type=Path, metavar="FILE", help=own)
     cli.add_force(parser)
     cli.add_json(parser)
     return parser
@@ -121,13 +128,18 @@ def _print(answer: Answer, options: argparse.Namespace) -> None:
 def _export(answer: Answer, options: argparse.Namespace) -> int:
     """Write the files to train the best candidate with, and list them on stderr."""
     from orchestrator.export import NotExportableError
+    from orchestrator.planning.dialects.registry import UnreadableFileError
 
     assert answer.best is not None
     try:
         written = answer.run.export(
-            answer.best, options.export, epochs=options.epochs, force=options.force
+            answer.best,
+            options.export,
+            epochs=options.epochs,
+            own_file=options.own_file,
+            force=options.force,
         )
-    except (NotExportableError, FileExistsError, NotADirectoryError) as error:
+    except (UnreadableFileError, NotExportableError, FileExistsError, NotADirectoryError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
     for path in written:

@@ -155,16 +155,22 @@ class Run:
         folder: Path | str,
         *,
         epochs: float | None = None,
+        own_file: Path | str | None = None,
         force: bool = False,
     ) -> tuple[Path, ...]:
-        """Write the files to train ``candidate`` with. Returns their paths.
+        """Write the files to train ``candidate`` with. Returns their paths. ``own_file`` is a file
+        of another trainer; a copy of it with the candidate's values is written, too.
 
-        Raises NotExportableError if the candidate cannot be exported. Raises FileExistsError if
+        Raises UnreadableFileError if that file is in no known dialect, and NotExportableError if
+        the candidate cannot be exported. Raises FileExistsError if
         ``folder`` holds files, unless ``force``, which overwrites files of the same names.
         """
         from orchestrator.export import export_candidate
 
-        return export_candidate(self.dataset, candidate, Path(folder), epochs=epochs, force=force)
+        own = None if own_file is None else Path(own_file)
+        return export_candidate(
+            self.dataset, candidate, Path(folder), epochs=epochs, own_file=own, force=force
+        )
 
     def compare(self, after: Run) -> Comparison:
         """How this run's configurations differ from the same ones in the run ``after``."""

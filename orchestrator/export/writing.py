@@ -24,6 +24,7 @@ from orchestrator.export.packages import packages, requirements
 from orchestrator.export.script import readme, train_script
 from orchestrator.export.source_trial import source_trial
 from orchestrator.planning.arguments import argument_names
+from orchestrator.planning.dialects.changes import ChangedFile, changed_file
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.storage.layout import written_beside
@@ -45,12 +46,14 @@ def export(
     measured: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
     versions: Mapping[str, object] | None = None,
+    copies: Mapping[str, str] | None = None,
     force: bool = False,
 ) -> tuple[Path, ...]:
     """Write the files to train as the trial ``spec`` to ``folder``. Returns their paths.
 
-    ``versions`` are those of the packages that it was measured with; ``force`` replaces files of
-    the same names. Raises NotExportableError or FileExistsError before it writes anything.
+    ``versions`` are those of the packages that it was measured with; ``copies`` are other files to
+    write, as name -> text; ``force`` replaces files of the same names. Raises NotExportableError or
+    FileExistsError before it writes anything.
     """
     refuse_used_folder(folder, force=force)
     _refuse_secrets(spec)
@@ -67,7 +70,7 @@ def export(
         raise NotExportableError(
             f"the row's settings are not those of a trial ({error!r})"
         ) from None
-    return _written(texts, folder)
+    return _written({**texts, **(copies or {})}, folder)
 
 
 def _refuse_secrets(spec: TrialSpec) -> None:
@@ -121,9 +124,11 @@ def export_candidate(
     folder: Path,
     *,
     epochs: float | None = None,
+    own_file: Path | None = None,
     force: bool = False,
 ) -> tuple[Path, ...]:
-    """Write the files to train a candidate with. Returns their paths.
+    """Write the files to train a candidate with. Returns their paths. ``own_file`` is a file of
+    another trainer; a copy of it with the candidate's values is written, too.
 
     ``epochs`` and the seed are those of the user's training arguments, otherwise one epoch, and the
     seed of the measurement. Raises NotExportableError if its losses do not match the reference's,
@@ -148,9 +153,15 @@ def export_candidate(
     own = dataset.run.config.get("left_aside", {})
     own = own if isinstance(own, Mapping) else {}
     label = dataset.label(candidate.configuration.choices)
+    copies = {}
+    if own_file is not None:
+        changed = changed_file(own_file, spec.choices)
+        copies[f"changed_{own_file.name}"] = changed.text
+        warnings += _about_own_file(own_file.name, changed)
     return export(
         _with_own_seed(spec, own),
         folder,
+        copies=copies,
         label=f"{label} (trial {row['trial_id']})",
         epochs=epochs or _own_epochs(own),
         peak_bytes=_peak_bytes(candidate),
@@ -159,6 +170,12 @@ def export_candidate(
         versions=results.environment,
         force=force,
     )
+
+
+def _about_own_file(name: str, changed: ChangedFile) -> Iterator[str]:
+    yield f"changed_{name} is your {name} with {'; '.join(changed.changes) or 'no change'}"
+    if changed.not_written:
+        yield f"its format cannot say {'; '.join(changed.not_written)}"
 
 
 def _with_own_seed(spec: TrialSpec, own: Mapping[str, Any]) -> TrialSpec:

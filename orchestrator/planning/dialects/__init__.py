@@ -11,5 +11,8 @@ training_arguments.py  Hugging Face's TrainingArguments
 axolotl.py, llama_factory.py, ms_swift.py, trl.py, accelerate.py   the other trainers
 command_line.py        the options of a training command in a script
 registry.py            the dialects, and which of them a file is written in
+changes.py             from a measured configuration back to keys of the user's own file
+inverse.py             the values of our axes as facts
+text_edit.py           changes values in the text of a file, and nothing else
 written.py             from the user's files to our YAML
 """

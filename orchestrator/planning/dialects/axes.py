@@ -84,6 +84,8 @@ def _kernels(facts: Facts) -> Any:
     if not any(chosen.values()):
         return None
     every = ("rope", "rms_norm", "layer_norm", "mlp")
+    if all(chosen.get(name) for name in every):
+        return "liger"
     return {"liger": {name: bool(chosen.get(name)) for name in every}}
 
 

@@ -23,6 +23,11 @@ PLUGINS: Mapping[str, Any] = {
     f"{_PLUGIN}cut_cross_entropy.cutcrossentropyplugin": {"loss": "cce"},
     f"{_PLUGIN}liger.ligerplugin": {},
 }
+PLUGIN_OF: Mapping[str, str] = {
+    "liger_": f"{_PLUGIN}liger.LigerPlugin",
+    "cut_cross_entropy": f"{_PLUGIN}cut_cross_entropy.CutCrossEntropyPlugin",
+}
+"""Beginning of a key -> the plugin without which it has no effect."""
 
 ROWS: Mapping[str, Rule] = {
     "base_model": as_is("model"),

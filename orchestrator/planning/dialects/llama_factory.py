@@ -40,7 +40,6 @@ _SHARED: Mapping[str, Rule] = {
     "train_dataset": hf.ROWS_OF_DATA,
 }
 ROWS: Mapping[str, Rule] = {
-    **hf.ROWS,
     **_SHARED,
     "model_name_or_path": as_is("model"),
     "stage": Rule(
@@ -92,6 +91,8 @@ ROWS: Mapping[str, Rule] = {
     "flash_attn": hf.ATTENTION,
     "disable_gradient_checkpointing": one_of("checkpointing", {"true": False, "false": True}),
     "use_reentrant_gc": as_is("reentrant"),
+    "gradient_checkpointing": aside("disable_gradient_checkpointing decides it"),
+    "gradient_checkpointing_kwargs*": aside("use_reentrant_gc decides it"),
     "use_unsloth_gc": Rule(values={"true": {"offloading": "checkpoint_offload"}}),
     "enable_liger_kernel": _LIGER,
     "packing": hf.PACKED,
@@ -136,7 +137,6 @@ ROWS: Mapping[str, Rule] = {
     "ray_*": aside("a trial has a node of its own"),
 }
 V1_ROWS: Mapping[str, Rule] = {
-    **hf.ROWS,
     **_SHARED,
     "model": as_is("model"),
     "micro_batch_size": as_is("micro_batch"),
@@ -194,7 +194,7 @@ _ASIDE = {
     """
 }
 _NAMED = {key: aside(why) for why, keys in _ASIDE.items() for key in keys.split()}
-ROWS = {**_NAMED, **ROWS}
-V1_ROWS = {**_NAMED, **V1_ROWS}
+ROWS = hf.with_own({**ROWS, **_NAMED})
+V1_ROWS = hf.with_own({**V1_ROWS, **_NAMED})
 MARKS = ("finetuning_type", "stage", "template", "export_dir", "infer_backend")
 V1_MARKS = ("model_class", "train_dataset", "dist_config")

@@ -26,7 +26,6 @@ _TUNER = Rule(
     is_blocking=True,
 )
 ROWS: Mapping[str, Rule] = {
-    **hf.ROWS,
     "command": Rule(
         values={"sft": {}, "pt": {"adapter": "none"}, "rlhf": {}},
         why="it is no training",
@@ -106,4 +105,4 @@ external_plugins adapters custom_* add_version create_checkpoint_symlink truncat
 enable_thinking add_non_thinking_prefix use_chat_template label_names max_pixels problem_type
 vit_gradient_checkpointing vit_lr aligner_lr init_weights new_special_tokens columns
 """
-ROWS = {**{key: aside(hf.LOGS) for key in _ASIDE.split()}, **ROWS}
+ROWS = hf.with_own({**ROWS, **{key: aside(hf.LOGS) for key in _ASIDE.split()}})

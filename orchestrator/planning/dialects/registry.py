@@ -19,7 +19,13 @@ from orchestrator.planning.dialects import (
 from orchestrator.planning.dialects.translate import Dialect
 
 DIALECTS: tuple[Dialect, ...] = (
-    Dialect(name="axolotl", rows=axolotl.ROWS, marks=axolotl.MARKS, defaults=axolotl.DEFAULTS),
+    Dialect(
+        name="axolotl",
+        rows=axolotl.ROWS,
+        marks=axolotl.MARKS,
+        defaults=axolotl.DEFAULTS,
+        plugins=axolotl.PLUGIN_OF,
+    ),
     Dialect(
         name="LLaMA-Factory v1",
         rows=llama_factory.V1_ROWS,

@@ -68,7 +68,10 @@ ATTENTION = one_of(
     },
     otherwise="no value of the axis attention is near",
 )
-_LIGER = {"liger.rope": True, "liger.rms_norm": True, "liger.mlp": True, "loss": "liger"}
+_LIGER = {
+    **{f"liger.{name}": True for name in ("rope", "rms_norm", "layer_norm", "mlp")},
+    "loss": "liger",
+}
 _PACKED = "random rows of the full length stand for packed ones, without attention's row borders"
 PACKED = Rule(nearest={"true": ({"packed": True}, _PACKED)})
 ROWS_OF_DATA = as_is("data", "random rows of the full length, because the data set is not here")
@@ -137,5 +140,12 @@ ROWS: Mapping[str, Rule] = {
     "trust_remote_code": aside("the architecture is one of transformers"),
 }
 """Key of TrainingArguments -> what it says. Any other field is taken under training_arguments."""
+
+
+def with_own(rows: Mapping[str, Rule]) -> Mapping[str, Rule]:
+    """The table of a dialect that takes all TrainingArguments: its own rows go first."""
+    return {**rows, **{key: rule for key, rule in ROWS.items() if key not in rows}}
+
+
 MARKS = ("per_device_train_batch_size", "learning_rate", "optim", "bf16", "num_train_epochs")
 """A file with one of these keys, and with none that marks another dialect, is of this one."""

@@ -1,7 +1,6 @@
 """Reads files of other trainers, and makes one configuration of ours from what they say."""
 
 import fnmatch
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -9,11 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from jobs.techniques import AXES
 from orchestrator.planning.arguments import argument_names, ignored_reason
 from orchestrator.planning.dialects import axes, models, zero
 from orchestrator.planning.dialects import facts as vocabulary
-from orchestrator.planning.dialects.rule import Reading, Rule, Verdict, as_is, aside
+from orchestrator.planning.dialects.rule import OFF, Reading, Rule, Verdict, as_is, aside, spelt
 from orchestrator.planning.dialects.training_arguments import LOGS
+from orchestrator.storage.redaction import secret_paths
 
 IMAGE_SIZE = 448
 """Side of random images for models that take any: a multiple of the patches of the Qwen families,
@@ -40,6 +41,8 @@ class Dialect:
     """Whether any field of TrainingArguments is a key, too."""
     command: str = ""
     """A regular expression of the words before a command's options; empty: it is a file."""
+    plugins: Mapping[str, str] = field(default_factory=dict)
+    """Beginning of a key -> the plugin without which the key has no effect."""
     whole: str = ""
     """The fact that the whole file is, instead of single keys."""
 
@@ -84,6 +87,8 @@ def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[tuple[E
         yield Entry(key="all of it", value="...", verdict=Verdict.TAKEN, ours=ours), reading
         return
     for key, value in _flat(dialect, content):
+        if any(secret_paths({key: value})):
+            value = "***"  # the table is written to a file
         reading = _rule(dialect, key).read(value)
         yield (
             Entry(
@@ -222,8 +227,10 @@ def _finished(
     if entry.ours == "data" and facts.get("file"):
         return replace(entry, verdict=Verdict.TAKEN, taken=found, why="the file is here")
     if found is None and entry.verdict is Verdict.TAKEN:
-        off = entry.value in (None, False, 0, "none", "")
-        why = "off" if off else "has no effect beside the other keys"
+        axis = AXES.get(entry.ours.removeprefix("axes."))
+        if axis is not None and spelt(entry.value) in ("full", *OFF):
+            return replace(entry, taken=axis.default)
+        why = "has no effect beside the other keys"
         return replace(entry, verdict=Verdict.ASIDE, ours="", why=why)
     return replace(entry, taken=found)
 
@@ -260,8 +267,3 @@ class _Unknown(Rule):
 
 
 _UNKNOWN = _Unknown()
-
-
-def comparable(value: Any) -> str:
-    """A value in one line."""
-    return value if isinstance(value, str) else json.dumps(value, default=str)

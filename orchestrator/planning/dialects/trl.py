@@ -22,7 +22,6 @@ _DTYPE = one_of(
     {"float16": ("16", "bfloat16, which trains without loss scaling")},
 )
 ROWS: Mapping[str, Rule] = {
-    **hf.ROWS,
     "command": one_of(
         "loop",
         {"sft": "trl_sft", "dpo": "trl_dpo"},
@@ -68,4 +67,5 @@ ROWS: Mapping[str, Rule] = {
     "chat_template_path": aside(hf.TOKENS),
     "model_revision": aside("the weights are random"),
 }
+ROWS = hf.with_own(ROWS)
 MARKS = ("use_peft", "lora_r", "dataset_name", "max_length", "model_name_or_path")

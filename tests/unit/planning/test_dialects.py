@@ -10,6 +10,7 @@ from jobs.techniques import AXES
 from orchestrator import init
 from orchestrator.planning.config import load_config
 from orchestrator.planning.dialects.axes import axes_of
+from orchestrator.planning.dialects.changes import changed_file
 from orchestrator.planning.dialects.facts import ours
 from orchestrator.planning.dialects.registry import DIALECTS
 from orchestrator.planning.dialects.written import translated
@@ -197,3 +198,50 @@ def test_an_unknown_model_has_its_nearest_shape_or_the_given_one(tmp_path):
     shape.write_text(json.dumps({"model_type": "llama", "hidden_size": 64}))
     given = read(tmp_path, other, model_config=shape).document["model"]
     assert yaml.safe_load(yaml.safe_dump(given))["config"] == {"hidden_size": 64}
+
+
+def changed(folder: Path, name: str, text: str, **choices):
+    """The user's file with the plan's choices, of which some are others."""
+    (folder / name).write_text(text)
+    target = folder / "ours.yaml"
+    init.main(["--from", str(folder / name), "--output", str(target), "--force"])
+    (trial,) = plan(load_config(target)).trials
+    return changed_file(folder / name, {**trial.choices, **choices})
+
+
+def test_only_changed_keys_of_a_yaml_file_change(tmp_path):
+    text = AXOLOTL.replace("micro_batch_size: 2", "micro_batch_size: 2  # fits")
+    assert changed(tmp_path, "mine.yml", text).text == text
+    result = changed(
+        tmp_path,
+        "mine.yml",
+        text,
+        micro_batch=8,
+        accumulation=1,
+        loss="plain",
+        kernels="none",
+        activations="checkpoint_reentrant",
+        compile="inductor_regional",
+    )
+    expected = text.replace("micro_batch_size: 2", "micro_batch_size: 8")
+    expected = expected.replace("accumulation_steps: 4", "accumulation_steps: 1")
+    expected = expected.replace("{use_reentrant: false}", "{use_reentrant: true}")
+    expected = expected.replace("liger_rms_norm: true", "liger_rms_norm: false")
+    start = expected.index("plugins: [")
+    end = expected.index("\n", start)
+    assert result.text == f"{expected[:start]}plugins: []{expected[end:]}"
+    assert result.not_written == ("compile: inductor_regional",)
+
+
+def test_missing_keys_are_added_in_the_words_of_the_dialect(tmp_path):
+    more = {"activations": "keep", "optimizer": "adamw_bnb_8bit"}
+    factory = changed(tmp_path, "mine.yaml", FACTORY, **more)
+    added = factory.text.removeprefix(FACTORY).splitlines()
+    assert sorted(added) == ["disable_gradient_checkpointing: true", "optim: adamw_bnb_8bit"]
+    script = changed(tmp_path, "train.sh", SWIFT, kernels="liger", loss="liger", **more)
+    for option in ("use_liger_kernel true", "gradient_checkpointing false", "optim adamw_bnb_8bit"):
+        assert f"--{option} " in script.text
+    assert "$(expr 16 / $nproc_per_node)" in script.text
+    assert (factory.not_written, script.not_written) == ((), ())
+    liger = changed(tmp_path, "mine.yaml", AXOLOTL, kernels="liger", loss="liger").text
+    assert "axolotl.integrations.liger.LigerPlugin" in yaml.safe_load(liger)["plugins"]

@@ -1,0 +1,163 @@
+"""From a measured configuration back to keys of the user's own file."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from jobs.spec import Choice
+from jobs.techniques import AXES
+from orchestrator.planning.base_arguments import CUSTOM
+from orchestrator.planning.dialects.axes import axes_of
+from orchestrator.planning.dialects.inverse import facts_of_value
+from orchestrator.planning.dialects.registry import read_file
+from orchestrator.planning.dialects.rule import Rule
+from orchestrator.planning.dialects.text_edit import Edits, edited
+from orchestrator.planning.dialects.translate import Dialect, entries_of, translate
+from orchestrator.planning.technique_parameters import read_family
+
+OFF = False
+"""What a key becomes whose feature is no longer used."""
+_NO_VALUE = object()
+_NOTHING = (None, False, "none", "plain", "auto")
+"""Values of facts that no key needs to state, once no key states another."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangedFile:
+    """The user's file with the keys of another configuration."""
+
+    text: str
+    changes: tuple[str, ...]
+    """``key: value``, for every key that was changed or added."""
+    not_written: tuple[str, ...]
+    """``axis: value``, for every choice that the file cannot say."""
+
+
+def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
+    """The user's file as it is for the configuration with these choices; only changed keys differ.
+
+    The changed keys are read again, so that what they do not say is known. Raises
+    UnreadableFileError if the file is in no known dialect.
+    """
+    dialect, content = read_file(path)
+    before = translate([(dialect, content)], folder=path.parent).facts
+    own = _choices(before)
+    wanted = {
+        axis: choices[axis]
+        for axis in AXES
+        if choices.get(axis, CUSTOM) not in (CUSTOM, own.get(axis))
+    }
+    facts: dict[str, Any] = {}
+    for axis, value in wanted.items():
+        facts |= facts_of_value(axis, value)
+    if "micro_batch" in facts:
+        facts["micro_batch"] //= before.get("rows_of_a_sample", 1)
+    is_command = path.suffix not in (".yaml", ".yml", ".json")
+    edits = dict(_edits(_Own(dialect, content, before), facts, is_flat=is_command))
+    for key in list(edits):
+        _with_plugin(dialect, key, content, edits)
+    changed = {**content, **_unflat(edits, content)}
+    after = _choices(translate([(dialect, changed)], folder=path.parent).facts)
+    text = path.read_text(encoding="utf-8")
+    return ChangedFile(
+        text=edited(text, path.suffix, edits, is_command=is_command),
+        changes=tuple(f"{key}: {value}" for key, value in edits.items()),
+        not_written=tuple(
+            f"{axis}: {value}" for axis, value in wanted.items() if after.get(axis) != value
+        ),
+    )
+
+
+class _Own(NamedTuple):
+    """The user's file."""
+
+    dialect: Dialect
+    content: Mapping[str, Any]
+    facts: Mapping[str, Any]
+
+
+def _choices(facts: Mapping[str, Any]) -> dict[str, Choice]:
+    """The value of every axis, as a plan writes it."""
+    choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
+    for name, value in axes_of(facts).items():
+        is_family = isinstance(value, Mapping)
+        choices[name] = read_family(AXES[name], value)[0] if is_family else value
+    return choices
+
+
+def _edits(own: _Own, facts: Mapping[str, Any], *, is_flat: bool) -> Iterator[tuple[str, Any]]:
+    """Key -> its new value, for the facts that the file shall state."""
+    stated = list(entries_of(own.dialect, own.content))
+    done: dict[str, Any] = {}
+    for fact, value in facts.items():
+        is_same = own.facts.get(fact) == value or not (own.facts.get(fact) or value)
+        if is_same or fact in done:
+            continue
+        stating = [entry for entry, reading in stated if fact in reading.facts]
+        for entry in stating:
+            rule = own.dialect.rows.get(entry.key, Rule())
+            their = _their_value(rule, fact, facts)
+            if rule.each and isinstance(entry.value, list):
+                kept = [item for item in entry.value if fact not in rule.read([item]).facts]
+                yield entry.key, kept
+            else:
+                done |= {} if their is _NO_VALUE else {fact: value}
+                yield entry.key, OFF if their is _NO_VALUE else their
+        if fact in done or (stating and value in _NOTHING):
+            continue
+        if found := _row_for(own, fact, facts, is_flat=is_flat):
+            key, their, covered = found
+            done |= covered
+            yield key, their
+
+
+def _row_for(
+    own: _Own, fact: str, facts: Mapping[str, Any], *, is_flat: bool
+) -> tuple[str, Any, Mapping[str, Any]] | None:
+    """The key that states the fact and the most others of them: key, value, what it states."""
+    found = None
+    for key, rule in own.dialect.rows.items():
+        outer, _, inner = key.partition(".")
+        is_addable = not inner or (not is_flat and (outer in own.content or "_kwargs" in outer))
+        their = _their_value(rule, fact, facts)
+        if "*" in key or not is_addable or their is _NO_VALUE:
+            continue
+        covered = rule.read(their).facts
+        if fact in covered and (found is None or len(covered) > len(found[2])):
+            found = (key, their, covered)
+    return found
+
+
+def _their_value(rule: Rule, fact: str, facts: Mapping[str, Any]) -> Any:
+    """The value of a key with which it states the fact, and none that differs, else _NO_VALUE."""
+    if rule.fact == fact and not rule.values:
+        return facts[fact]
+    for word, ours in rule.values.items():
+        stated = {rule.fact: ours} if rule.fact else ours
+        if fact in stated and all(facts.get(name, ...) == value for name, value in stated.items()):
+            return {"true": True, "false": False}.get(word, word)
+    return _NO_VALUE
+
+
+def _with_plugin(
+    dialect: Dialect, key: str, content: Mapping[str, Any], edits: dict[str, Any]
+) -> None:
+    """Add the plugin without which a key has no effect."""
+    for start, plugin in dialect.plugins.items():
+        present = edits.get("plugins", content.get("plugins") or [])
+        if key.startswith(start) and edits[key] is not OFF and plugin not in present:
+            edits["plugins"] = [*present, plugin]
+
+
+def _unflat(edits: Edits, content: Mapping[str, Any]) -> dict[str, Any]:
+    """The changed values of top-level keys."""
+    changed: dict[str, Any] = {}
+    for key, value in edits.items():
+        first, _, rest = key.partition(".")
+        if not rest:
+            changed[first] = value
+            continue
+        inner = changed.get(first, content.get(first))
+        changed[first] = {**(inner if isinstance(inner, Mapping) else {}), rest: value}
+    return changed

@@ -1,0 +1,106 @@
+"""Changes values of keys in the text of a file, and leaves all other text as it is."""
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import yaml
+
+Edits = Mapping[str, Any]
+"""Key -> its new value; ``a.b`` is b in the mapping a."""
+
+
+def edited(text: str, suffix: str, edits: Edits, *, is_command: bool) -> str:
+    """The text of a YAML or JSON file, or of a command line, with other values of some keys."""
+    for key, value in edits.items():
+        if is_command:
+            text = _option(text, key, value)
+        elif suffix == ".json":
+            text = _json_value(text, key, value)
+        else:
+            text = _yaml_value(text, key.split("."), value)
+    return text
+
+
+def _option(text: str, key: str, value: Any) -> str:
+    written = f"--{key} {_plain(value)}"
+    pattern = re.compile(rf"--{re.escape(key)}\b(?:(?:=|[ \t]+)(?!--|\\)[^\s\\]+)*")
+    if pattern.search(text):
+        return pattern.sub(lambda _: written, text)
+    # A new option stands before the first one.
+    return re.sub(r"--(?=\w)", lambda _: f"{written} --", text, count=1)
+
+
+def _json_value(text: str, key: str, value: Any) -> str:
+    content = json.loads(text)
+    *outer, last = key.split(".")
+    at = content
+    for name in outer:
+        at = at.setdefault(name, {})
+    at[last] = value
+    return json.dumps(content, indent=2) + "\n"
+
+
+def _yaml_value(text: str, path: list[str], value: Any) -> str:
+    """With the value of one key: on its own line, beside the line's comment."""
+    lines = text.splitlines(keepends=True)
+    start, end = _block(lines, path[0], 0, len(lines), indent="")
+    if start is None:
+        new = {path[0]: value} if len(path) == 1 else {path[0]: {path[1]: value}}
+        ending = "" if text.endswith("\n") or not text else "\n"
+        return f"{text}{ending}{_flow(new)}\n"
+    if len(path) == 1:
+        return "".join([*lines[:start], _line(lines[start], value), *lines[end:]])
+    inner = re.match(r"\s*", lines[start + 1])[0] if end > start + 1 else ""  # type: ignore[index]
+    first, last = _block(lines, path[1], start + 1, end, indent=inner) if inner else (None, 0)
+    if first is not None:
+        return "".join([*lines[:first], _line(lines[first], value), *lines[last:]])
+    # A mapping in braces, or without this key.
+    content = yaml.safe_load("".join(lines[start:end]))[path[0]] or {}
+    changed = _line(lines[start], {**content, path[1]: value})
+    return "".join([*lines[:start], changed, *lines[end:]])
+
+
+def _block(
+    lines: list[str], key: str, start: int, end: int, *, indent: str
+) -> tuple[int | None, int]:
+    """Line of a key, and the first line after its value."""
+    for index in range(start, end):
+        if re.match(rf"{indent}[\"']?{re.escape(key)}[\"']?\s*:(\s|$)", lines[index]):
+            after = index + 1
+            while after < end and _is_inside(lines[after], indent):
+                after += 1
+            return index, after
+    return None, end
+
+
+def _is_inside(line: str, indent: str) -> bool:
+    return line.startswith((f"{indent} ", f"{indent}\t", f"{indent}- "))
+
+
+def _line(line: str, value: Any) -> str:
+    """The line of a key with another value, and with its comment."""
+    comment = re.search(r"\s+#.*$", line.rstrip("\n"))
+    head = line[: line.index(":")]
+    return f"{head}: {_inline(value)}{comment[0] if comment else ''}\n"
+
+
+def _inline(value: Any) -> str:
+    text = yaml.safe_dump(value, default_flow_style=True, width=10**6)
+    return text.removesuffix("...\n").strip()
+
+
+def _flow(mapping: Mapping[str, Any]) -> str:
+    ((key, value),) = mapping.items()
+    return f"{key}: {_inline(value)}"
+
+
+def _plain(value: Any) -> str:
+    return spelt_json(value) if isinstance(value, bool | list | dict) else str(value)
+
+
+def spelt_json(value: Any) -> str:
+    """A value as a command line writes it."""
+    text = json.dumps(value)
+    return text if isinstance(value, bool) else f"'{text}'"
