@@ -171,6 +171,7 @@ class _ModelGroup:
             paged=paged,
             needs_ampere=NEEDS_AMPERE in first.kernels,
             under_deepspeed=spec.settings.deepspeed is not None,
+            is_encoder_decoder=bool(self._step.model.config.is_encoder_decoder),
         )
         return widened(predicted(spec, replayed, self._gpu), spec, first.kernels)
 

@@ -6,9 +6,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from importlib.metadata import version
 from multiprocessing.pool import Pool
 
 from jobs.node.environment import cores
+from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.prediction.estimator import predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
@@ -31,6 +33,8 @@ class BackgroundPredictor(ExitStack, Observer):
         super().__init__()
         self._predict = predict
         self._requests: list[tuple[Choose, Gpu, dict[str, float]]] = []
+        self._is_compared = False
+        """Whether a trial's transformers was compared with the one that is traced."""
 
     def of(self, choose: Choose, gpu_model: str) -> Mapping[str, float]:
         """Trial id -> bytes of device memory, of the trials that ``choose`` returns later. Filled
@@ -59,6 +63,20 @@ class BackgroundPredictor(ExitStack, Observer):
         chooser = self.enter_context(ThreadPoolExecutor(max_workers=1))
         for request in requests:
             chooser.submit(self._answer, pool, *request)
+
+    def ended(self, record: TrialRecord, *, measured: bool) -> None:
+        """Warn if the first measured trial had another transformers than the one that is traced."""
+        used = record.environment.get("transformers")
+        if self._is_compared or not measured or not used:
+            return
+        self._is_compared = True
+        if used != (traced := version("transformers")):
+            logging.getLogger(__name__).warning(
+                "memory is predicted with transformers %s, and trials run with %s: between two "
+                "versions, the memory of an encoder-decoder differed by up to 28 %%",
+                traced,
+                used,
+            )
 
     def _answer(self, pool: Pool, choose: Choose, gpu: Gpu, predicted: dict[str, float]) -> None:
         """Give the chosen trials to the workers. The pool calls ``keep`` later."""

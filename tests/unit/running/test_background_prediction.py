@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Sequence
+from importlib.metadata import version
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.gpus import Gpu
@@ -64,3 +65,18 @@ def test_nothing_is_chosen_or_predicted_before_the_first_trial():
         for trial in trials_of(2, 3):
             predictor.started(trial)
     assert chosen == ["once"]
+
+
+def test_trials_with_another_transformers_are_named_once(caplog):
+    installed = version("transformers")
+    with BackgroundPredictor(predict_a_byte_per_sample) as predictor:
+        predictor.ended(make_record(environment={"transformers": "4.0"}), measured=False)
+        assert not caplog.messages
+        for _ in range(2):
+            predictor.ended(make_record(environment={"transformers": "4.0"}), measured=True)
+    [message] = caplog.messages
+    assert f"transformers {installed}, and trials run with 4.0" in message
+    caplog.clear()
+    with BackgroundPredictor(predict_a_byte_per_sample) as predictor:
+        predictor.ended(make_record(environment={"transformers": installed}), measured=True)
+    assert not caplog.messages
