@@ -191,7 +191,7 @@ def _admits(rules: list[Any], side: str, pod_labels: dict[str, str] | None, port
 PROMETHEUS = {"app.kubernetes.io/name": "prometheus", "app.kubernetes.io/instance": "k8s"}
 
 
-def test_policy_admits_nobody_of_another_namespace():
+def test_policy_admits_pods_of_its_own_namespace_only():
     rules = manifest("networkpolicy", "NetworkPolicy")["spec"]["ingress"]
     peers = [peer for rule in rules for peer in rule["from"]]
     # Without a namespaceSelector, a peer is a pod of the policy's own namespace.

@@ -1,4 +1,4 @@
-"""The disk that is nearly full is found, whatever the caches are called and whoever owns them."""
+"""The fullest disk is found, wherever the caches are and whether or not it can be examined."""
 
 import os
 from pathlib import Path
