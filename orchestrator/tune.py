@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -77,8 +78,10 @@ class _TuneVerb:
 
     def __post_init__(self) -> None:
         if self.config.axes or self.config.subsets or self.config.trials:
-            note = "tune chooses what to try by itself; the axes of this file play no part"
-            cli.print_note(note)
+            own = {axis: self.config.baseline.get(axis) for axis in self.config.axes_in_play}
+            kept = ", ".join(f"{axis}: {value}" for axis, value in own.items() if value is not None)
+            note = "tune chooses what to try by itself, and sweeps no axes of this file"
+            cli.print_note(f"{note}; its training is that with {kept}" if kept else note)
 
     def show_plan(self) -> int:
         """Print what is varied and what is not."""
@@ -132,7 +135,8 @@ class _TuneVerb:
 
 
 def _print_results(dataset: Dataset, options: TuneVerbOptions) -> Sequence[TuneResult]:
-    from orchestrator.reporting.verbs.tune_result import candidate_of, describe, read, to_json
+    from orchestrator.reporting.verbs.tune_result import candidate_of, read, to_json
+    from orchestrator.reporting.verbs.tune_text import describe
 
     found = read(dataset)
     exported = {}
@@ -144,8 +148,18 @@ def _print_results(dataset: Dataset, options: TuneVerbOptions) -> Sequence[TuneR
     if options.as_json:
         cli.print_json(to_json(found, exported))
     else:
-        print(describe(found, exported))
+        how = {name: _how_to_train(dataset, files) for name, files in exported.items()}
+        print(describe(found, how))
     return found.results
+
+
+def _how_to_train(dataset: Dataset, files: str) -> str:
+    """The command to train with exported files; why there are none, if they were not written."""
+    if not Path(files).is_dir():
+        return f"files to train with: {files}"
+    is_synthetic = (dataset.run.config.get("data") or {}).get("file") is None
+    script = shlex.quote(str(Path(files, "train.py")))
+    return f"train with: python {script}{' --synthetic' if is_synthetic else ''}"
 
 
 def _export(dataset: Dataset, candidate: Offer, target: Path) -> str:

@@ -8,7 +8,6 @@ from dataclasses import replace
 from packaging.version import Version
 
 from jobs.node import nvml
-from jobs.techniques import Variant
 from orchestrator.planning.config_model import FollowUpPolicy
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.search_options import TuneOptions
@@ -34,12 +33,10 @@ def space_of(
     if has_gpu and not is_remote:
         capability = max(map(nvml.compute_capability, nvml.visible_uuids()), default=None)
 
-    def is_missing(variant: Variant) -> bool:
-        return any(
-            (not has_gpu and requirement.startswith(("cuda", "capability>=")))
-            or (not is_remote and _is_unmet_here(requirement, capability))
-            for requirement in variant.requires
-        )
+    def is_missing(requirement: str) -> bool:
+        needs_gpu = requirement.startswith(("cuda", "capability>="))
+        is_unmet = not is_remote and _is_unmet_here(requirement, capability)
+        return (needs_gpu and not has_gpu) or is_unmet
 
     space = tune_space(config, goal, has_gpu=has_gpu, is_missing=is_missing)
     search_seconds = gpu_seconds * SEARCH_SHARE

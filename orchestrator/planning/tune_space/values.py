@@ -19,8 +19,8 @@ from orchestrator.planning.tune_space import policy
 DOES_NOT_GO = "does not go with this model"
 """Begins the reason of a value without any valid configuration."""
 
-IsMissing = Callable[[Variant], bool]
-"""Whether a requirement of a technique is surely not met on this machine."""
+IsMissing = Callable[[str], bool]
+"""Whether a requirement, such as ``package:torchao``, is surely not met on this machine."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +58,7 @@ def listed_values(
                 reasons[value] = (
                     _why_not(name, value, own, any_recipe)
                     or _why_not_here(name, value, config, has_gpu=has_gpu)
-                    or ("needs what this machine lacks" if is_missing(variant) else "")
+                    or _missing_in_words(variant, is_missing)
                 )
         tried[name] = (own, *(value for value, reason in reasons.items() if not reason))
         not_tried[name] = {value: reason for value, reason in reasons.items() if reason}
@@ -100,6 +100,22 @@ def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) 
     if unmet is None or unmet[0] not in {*variant.requires, *variant.traits}:
         return ""
     return f"{DOES_NOT_GO}: {unmet[1]}"
+
+
+def _missing_in_words(variant: Variant, is_missing: IsMissing) -> str:
+    """``needs the package torchao, which this machine lacks``; empty if nothing is missing."""
+    missing = next(filter(is_missing, variant.requires), "")
+    kind, _, name = missing.partition(":")
+    subject, _, version = missing.partition(">=")
+    if kind == "package":
+        what = f"the package {name}"
+    elif subject == "capability":
+        what = f"a GPU of compute capability {version} or newer"
+    elif version:
+        what = f"{subject} {version} or newer"
+    else:
+        what = {"cuda": "a GPU", "bf16": "a GPU that computes in bf16"}.get(kind, missing)
+    return f"needs {what}, which this machine lacks" if missing else ""
 
 
 def _has_equal_rows(config: SweepConfig) -> bool:

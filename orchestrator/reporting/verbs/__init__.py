@@ -1,6 +1,7 @@
 """What verbs print, as text and as JSON.
 
 tune_result.py     tune: its result, computed once and stored with the run
+tune_text.py       the same as lines of text
 recommendation.py  recommend; workload.py has the time, price and energy of a user's own training
 comparison.py      compare
 explanation.py     explain

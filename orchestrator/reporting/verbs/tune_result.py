@@ -3,6 +3,8 @@
 It is stored when the run is published; without the file it is computed when it is read.
 """
 
+import itertools
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from operator import attrgetter
@@ -14,16 +16,17 @@ from jobs.flags import SHARED
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Constraints, Offer
 from orchestrator.analysis.recommendation.offers import as_measured
+from orchestrator.analysis.repeatability import difference_error
+from orchestrator.analysis.way import way
+from orchestrator.labels import changed_label
 from orchestrator.reporting import flags
-from orchestrator.reporting.sections.search_summary import certainty, counts
-from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.verbs.recommendation import RecommendationText
 from orchestrator.reporting.verbs.recommendation import to_json as recommendation_json
 from orchestrator.storage.layout import RESULT
 from orchestrator.storage.regular_file import read_regular
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.search_summary import BudgetResult
-from orchestrator.units import change, memory, number
+from orchestrator.units import memory, number
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,11 +62,19 @@ class TuneResult:
     """The best with other techniques."""
     user_configuration: ResultConfiguration | None
     """The user's own arguments as measured; None: they did not end ok."""
+    changes: str
+    """What the best chooses differently from the user's arguments, in a few words; empty if nothing
+    or if theirs did not end ok."""
+    steps: tuple[ResultConfiguration, ...]
+    """The way from the user's arguments to the best over what was measured in between. The label of
+    each step says what it adds to the one before."""
     least_memory: ResultConfiguration | None
     """The measured configuration with the least memory, if nothing fits."""
     gain: float | None
     """The speed of the best divided by that of the user's own arguments; None if one of them did
     not end ok, or if the user's arguments do not fit the budget."""
+    is_within_chance: bool
+    """Whether two trials of one configuration may differ in speed as much as the gain says."""
     search: BudgetResult | None
     """What the search considered, ruled out and measured, and what could still be gained.
 
@@ -135,7 +146,8 @@ def _results(dataset: Dataset, environment: EnvironmentResults) -> Iterator[Tune
         yield _result(dataset, environment, constraints, found)
 
 
-def _fits(memory_bytes: float, budget: int | None) -> bool:
+def fits(memory_bytes: float, budget: int | None) -> bool:
+    """Whether a configuration fits a budget; None: any does."""
     return budget is None or memory_bytes <= budget
 
 
@@ -150,9 +162,11 @@ def _result(
     measured = list(map(as_measured, environment.configurations))
     choices = environment.baseline
     user = next((own for own in measured if own.configuration.choices == choices), None)
-    gain = None
-    if best is not None and user is not None and _fits(user.memory_bytes, constraints.memory_bytes):
-        gain = best.configuration.samples_per_second / user.configuration.samples_per_second
+    gain, error95 = None, math.inf
+    if best is not None and user is not None and fits(user.memory_bytes, constraints.memory_bytes):
+        after, before = best.configuration, user.configuration
+        gain = after.samples_per_second / before.samples_per_second
+        error95 = difference_error(before.speed_error, after.speed_error).half_width95
     least = min(measured, key=attrgetter("memory_bytes"), default=None)
     lines = RecommendationText(dataset, environment, recommendation).best()
     return TuneResult(
@@ -165,11 +179,35 @@ def _result(
         runner_up=_plain(dataset, next(iter(recommendation.runners_up), None)),
         user_configuration=_plain(dataset, user),
         least_memory=_plain(dataset, least if best is None else None),
+        changes="" if best is None or user is None else _changes(user, best),
+        steps=() if best is None or user is None else _steps(environment, user, best),
         gain=gain,
+        is_within_chance=_is_within_chance(gain, error95),
         search=search,
         folder_name=_folder_name(dataset, environment, constraints),
         recommendation=recommendation_json(dataset, environment, recommendation),
     )
+
+
+def _is_within_chance(gain: float | None, error95: float) -> bool:
+    # The interval is that of the logarithm of a ratio. Without one, nothing is said about chance.
+    return gain is not None and math.isfinite(error95) and abs(math.log(gain)) <= error95
+
+
+def _changes(user: Offer, best: Offer) -> str:
+    return changed_label(user.configuration.choices, best.configuration.choices)
+
+
+def _steps(
+    environment: EnvironmentResults, user: Offer, best: Offer
+) -> tuple[ResultConfiguration, ...]:
+    if not _changes(user, best):
+        return ()
+    found = way(environment.configurations, user.configuration, best.configuration)
+    labels = ["your arguments"]
+    for before, after in itertools.pairwise(found):
+        labels.append(f"+ {changed_label(before.choices, after.choices)}")
+    return tuple(_named(label, as_measured(own)) for label, own in zip(labels, found, strict=True))
 
 
 def _folder_name(
@@ -189,8 +227,11 @@ def _folder_name(
 def _plain(dataset: Dataset, candidate: Offer | None, *text: str) -> ResultConfiguration | None:
     if candidate is None:
         return None
+    return _named(dataset.pick_label(candidate.configuration), candidate, *text)
+
+
+def _named(label: str, candidate: Offer, *text: str) -> ResultConfiguration:
     configuration = candidate.configuration
-    label = dataset.pick_label(configuration)
     speed = f"{number(configuration.samples_per_second)} samples/s"
     # Another process's memory may be part of the figure. Flags of the speed do not matter.
     flagged = [flag for flag in configuration.flags if flag.kind in SHARED]
@@ -220,62 +261,6 @@ def candidate_of(dataset: Dataset, result: TuneResult) -> Offer | None:
 
 
 def to_json(results: TuneResults, exported: Mapping[str, str]) -> dict[str, Any]:
-    """The results as JSON values, each with where its files to train with are."""
+    """The results as JSON values, each with how to train with its files."""
     listed = [{**asdict(own), "files": exported.get(own.folder_name)} for own in results.results]
     return {"name": results.name, "results": listed}
-
-
-def describe(results: TuneResults, exported: Mapping[str, str]) -> str:
-    """Lines of text: for each budget its pick, the runner-up, the gain and the certainty."""
-    return visible("\n".join(_lines(results, exported)))
-
-
-def _lines(results: TuneResults, exported: Mapping[str, str]) -> Iterator[str]:
-    if not results.results:
-        yield f"{results.name}: nothing was measured, so there is no answer"
-    environment_id = None
-    for result in results.results:
-        if result.environment_id != environment_id:
-            environment_id = result.environment_id
-            yield f"\n{results.name} on {result.hardware}"
-            if result.user_configuration is None:
-                yield "your own arguments did not end ok, so gains are unknown"
-            else:
-                yield f"your own arguments: {result.user_configuration.text[0]}"
-        yield ""
-        yield from _result_lines(result)
-        if result.folder_name in exported:
-            yield f"  files to train with: {exported[result.folder_name]}"
-
-
-def _result_lines(result: TuneResult) -> Iterator[str]:
-    budget = result.budget_bytes
-    where = "in the machine's memory" if budget is None else f"within {memory(budget)}"
-    yield f"{where}, whatever it trains" if result.all_recipes else where
-    batch = result.effective_batch
-    batches = "" if batch is None else f" with an effective batch of {batch}"
-    nothing = (f"  no measured configuration fits{batches}",)
-    yield from nothing if result.best is None else result.best.text
-    if result.least_memory is not None:
-        figures, *shared = result.least_memory.text
-        yield f"  least memory measured: {figures}"
-        yield from shared
-    yield from _gain_lines(result)
-    if result.runner_up is not None:
-        yield f"  runner-up: {result.runner_up.text[0]}"
-    if result.search is not None:
-        yield f"  {counts(result.search)}"
-        yield f"  {certainty(result.search)}"
-        if not result.search.is_settled:
-            yield (
-                "  the search ended before this was certain; --resume with more --gpu-minutes"
-                " continues it"
-            )
-
-
-def _gain_lines(result: TuneResult) -> Iterator[str]:
-    user, budget = result.user_configuration, result.budget_bytes
-    if result.gain is not None:
-        yield f"    {change(result.gain)} in speed over your own arguments"
-    elif result.best is not None and user is not None and not _fits(user.memory_bytes, budget):
-        yield f"    your own arguments do not fit: they need {memory(user.memory_bytes)}"

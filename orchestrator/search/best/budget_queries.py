@@ -2,11 +2,12 @@
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from orchestrator.analysis.repeatability import NEARLY
 from orchestrator.search.best import skip_reasons
 from orchestrator.search.best.gain import (
     Posterior,
@@ -218,6 +219,13 @@ class _Deciding:
             seed=len(self.state.measured),
         )
         is_settled = self._is_settled(remaining, incumbent)
+        smallest = self._smaller_than_measured(posterior, measured, can_run & query.candidates)
+        if is_settled and incumbent is None and smallest is not None:
+            # The prediction may be wrong. That nothing fits is said once the smallest was tried.
+            is_settled = False
+            gains = np.zeros(len(gains))
+            gains[smallest] = 1.0
+            remaining = replace(remaining, values=gains)
         pick = fastest_of(posterior, measured, query.within_bytes)
         return _Assessment(
             result=self._result(query, pick, fits, remaining, is_settled=is_settled),
@@ -225,6 +233,15 @@ class _Deciding:
             values=np.zeros(len(gains)) if is_settled else remaining.values,
             fits=fits,
         )
+
+    def _smaller_than_measured(
+        self, posterior: Posterior, measured: Sequence[int], can_run: Mask
+    ) -> int | None:
+        """The candidate of least memory, unless a measured one needs about as little."""
+        expected = np.where(can_run, posterior.log_memory, math.inf)
+        smallest = int(expected.argmin())
+        least = min((posterior.log_memory[index] for index in measured), default=math.inf)
+        return smallest if expected[smallest] < least + math.log(1 - NEARLY) else None
 
     def _is_settled(self, remaining: RemainingGain, incumbent: int | None) -> bool:
         """Whether the expected gain is below the regret, or surely no candidate fits."""

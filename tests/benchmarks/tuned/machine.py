@@ -6,7 +6,6 @@ from pathlib import Path
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
-from jobs.techniques import Variant
 from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.prediction.unsupported import unpredictable
@@ -35,10 +34,7 @@ _PREDICTIONS_PER_SECOND = 1.5
 def space() -> TuneSpace:
     """The space that `tune` has for the recorded model on such a machine."""
 
-    def is_missing(variant: Variant) -> bool:
-        return not MISSING.isdisjoint(variant.requires)
-
-    return tune_space(load_config(CONFIG), Goal(), has_gpu=True, is_missing=is_missing)
+    return tune_space(load_config(CONFIG), Goal(), has_gpu=True, is_missing=MISSING.__contains__)
 
 
 @cache

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from jobs.spec import PLAIN
-from jobs.techniques import AXES, Variant
+from jobs.techniques import AXES
 from orchestrator.planning.tune_space import policy
 from orchestrator.planning.tune_space.combinations import micro_batches
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
@@ -19,7 +19,7 @@ from tests.support.config_files import MODEL as TEXT
 from tests.support.config_files import config_of
 
 
-def _nothing_is_missing(variant: Variant) -> bool:
+def _nothing_is_missing(requirement: str) -> bool:
     return False
 
 
@@ -29,7 +29,7 @@ def space(
     limit: int = 2_000,
     *,
     has_gpu: bool = True,
-    is_missing: Callable[[Variant], bool] = _nothing_is_missing,
+    is_missing: Callable[[str], bool] = _nothing_is_missing,
     **goal: Any,
 ) -> TuneSpace:
     """The space of a configuration file, planned once for all tests because it takes seconds."""
@@ -88,11 +88,16 @@ def test_tune_space_keeps_within_a_limit():
 
 
 def test_tune_space_leaves_out_what_the_machine_lacks():
-    def is_missing(variant: Variant) -> bool:
-        return "package:flash_attn" in variant.requires
+    def is_missing(requirement: str) -> bool:
+        return requirement in ("package:flash_attn", "capability>=8.9")
 
     found = space(is_missing=is_missing)
-    assert "flash_attention_2" in found.not_tried["attention"]
+    reason = found.not_tried["attention"]["flash_attention_2"]
+    assert reason == "needs the package flash_attn, which this machine lacks"
+    of_another_gpu = found.not_tried["precision"].values()
+    assert "needs a GPU of compute capability 8.9 or newer, which this machine lacks" in (
+        of_another_gpu
+    )
     tried = {own.choices["attention"] for own in found.plan.trials}
     assert "flash_attention_2" not in tried
 
@@ -216,8 +221,8 @@ def test_tune_space_with_many_changes_has_a_fast_precision(arguments, has_gpu, p
     assert found_precisions == precisions
 
 
-def _needs_a_package(variant: Variant) -> bool:
-    return any(requirement.startswith("package:") for requirement in variant.requires)
+def _needs_a_package(requirement: str) -> bool:
+    return requirement.startswith("package:")
 
 
 def test_policy_names_only_axes_and_values_that_exist():

@@ -12,14 +12,15 @@ from orchestrator.analysis.dataset import dataset_of_records, load_dataset
 from orchestrator.api import load
 from orchestrator.reporting.publish import publish
 from orchestrator.reporting.sections.search_summary import certainty, counts, search_sentences
-from orchestrator.reporting.verbs.tune_result import candidate_of, computed, describe, read, to_json
+from orchestrator.reporting.verbs.tune_result import candidate_of, computed, read, to_json
+from orchestrator.reporting.verbs.tune_text import describe
 from orchestrator.storage.layout import RESULT
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
 from orchestrator.storage.search_summary import BudgetResult, MeasuredPick, SearchSummary
 from orchestrator.units import GIB
 from tests.support.golden import assert_golden, without_ids
 from tests.support.recorded_runs import RECORDED
-from tests.support.records import make_record, write_run
+from tests.support.records import GPU_BOUND, make_record, write_run
 
 FOUND = BudgetResult(
     budget_bytes=24 * GIB,
@@ -62,6 +63,16 @@ def test_results_are_the_recorded_text():
         "settled, with a doubtful speed": printed(doubtful, is_settled=True),
         "nothing fits": printed(large, larger, pick=None, gain_at_most=None),
         "own arguments do not fit": printed(large, make_record(micro_batch=8, speed=200.0)),
+        "by steps, through what was measured": printed(
+            make_record(),
+            make_record(compile="inductor", speed=150.0),
+            make_record(micro_batch=8, speed=160.0, compile="inductor", activations="checkpoint"),
+            make_record(micro_batch=8, speed=90.0, compile="eager"),
+        ),
+        "within chance": printed(
+            make_record(measurements={**GPU_BOUND, "samples_per_second_ci95": 0.2}),
+            make_record(micro_batch=8, speed=121.0, measurements=GPU_BOUND),
+        ),
         "killed": printed(make_record(), make_record(micro_batch=8, speed=200.0)),
         "nothing measured": printed(),
     }
@@ -81,7 +92,7 @@ def test_result_is_stored_when_the_run_is_published_and_read_from_there(tmp_path
     candidate = candidate_of(dataset, result)
     assert candidate.measured.trial_ids[0] == result.best.trial_id == records[1].trial_id
     # What is stored counts, not what another computation would say.
-    stored["results"][0]["gain"] = 7.0
+    stored["results"][0] |= {"gain": 7.0, "changes": "micro_batch 8"}
     (folder / RESULT).write_text(json.dumps(stored))
     assert "×7.00 in speed" in describe(read(load_dataset(folder)), {})
     (folder / RESULT).write_text("{}")

@@ -128,12 +128,16 @@ def test_query_is_settled_once_nothing_can_beat_its_pick():
     assert decisions.next == 5
 
 
-def test_query_that_nothing_fits_is_settled_and_says_so():
+def test_query_that_nothing_fits_is_settled_once_the_smallest_was_tried():
     known = state()
     measure(known, 1, 10.0)
-    decisions = decide(known, plan(measured=[1]), [query(budget=1.0 * GIB)], STOPPING)
+    decisions = decide(known, plan(measured=[1]), [query(0, 1, 2, budget=1.0 * GIB)], STOPPING)
+    assert decisions.next == 0
+    assert not decisions.results[0].is_settled
+    measure(known, 0, 10.0)
+    decisions = decide(known, plan(measured=[0, 1]), [query(budget=1.0 * GIB)], STOPPING)
     (result,) = decisions.results
-    assert (result.is_settled, result.pick, result.ruled_out) == (True, None, 5)
+    assert (result.is_settled, result.pick, result.ruled_out) == (True, None, 4)
     assert decisions.next is None
     assert set(decisions.skipped.values()) == {skip_reasons.DOES_NOT_FIT}
 

@@ -1,0 +1,75 @@
+"""The result of ``tune`` as lines of text: what changes, the pick, the gain, and how to train."""
+
+from collections.abc import Iterator, Mapping
+
+from orchestrator.reporting.sections.search_summary import certainty, counts
+from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.reporting.verbs.tune_result import TuneResult, TuneResults, fits
+from orchestrator.units import change, memory
+
+
+def describe(results: TuneResults, how_to_train: Mapping[str, str]) -> str:
+    """Lines of text: for each budget its pick, the runner-up, the gain and the certainty."""
+    return visible("\n".join(_lines(results, how_to_train)))
+
+
+def _lines(results: TuneResults, how_to_train: Mapping[str, str]) -> Iterator[str]:
+    if not results.results:
+        yield f"{results.name}: nothing was measured, so there is no answer"
+    environment_id = None
+    for result in results.results:
+        if result.environment_id != environment_id:
+            environment_id = result.environment_id
+            yield f"\n{results.name} on {result.hardware}"
+            if result.user_configuration is None:
+                yield "your own arguments did not end ok, so gains are unknown"
+            else:
+                yield f"your own arguments: {result.user_configuration.text[0]}"
+        yield ""
+        yield from _result_lines(result)
+        if result.folder_name in how_to_train:
+            yield f"  {how_to_train[result.folder_name]}"
+
+
+def _result_lines(result: TuneResult) -> Iterator[str]:
+    budget = result.budget_bytes
+    where = "in the machine's memory" if budget is None else f"within {memory(budget)}"
+    yield f"{where}, whatever it trains" if result.all_recipes else where
+    batch = result.effective_batch
+    batches = "" if batch is None else f" with an effective batch of {batch}"
+    nothing = (f"  no measured configuration fits{batches}",)
+    if result.changes:
+        yield f"  your arguments + {result.changes}"
+    yield from nothing if result.best is None else result.best.text
+    if result.least_memory is not None:
+        figures, *shared = result.least_memory.text
+        yield f"  least memory measured: {figures}"
+        yield from shared
+    yield from _gain_lines(result)
+    # With two steps, the first line of the result says it all.
+    if len(result.steps) > 2:
+        yield "  the way there, as measured:"
+        yield from (f"    {step.text[0]}" for step in result.steps)
+    if result.runner_up is not None:
+        yield f"  runner-up: {result.runner_up.text[0]}"
+    if result.search is not None:
+        yield f"  {counts(result.search)}"
+        yield f"  {certainty(result.search)}"
+        if not result.search.is_settled:
+            yield (
+                "  the search ended before this was certain; --resume with more --gpu-minutes"
+                " continues it"
+            )
+
+
+def _gain_lines(result: TuneResult) -> Iterator[str]:
+    user, budget = result.user_configuration, result.budget_bytes
+    if result.gain is not None:
+        gain = f"{change(result.gain)} in speed over your own arguments"
+        if not result.changes:
+            gain = "these are your own arguments: no gain was found"
+        elif result.is_within_chance:
+            gain = f"no gain over your own arguments: {change(result.gain)} is within chance"
+        yield f"    {gain}"
+    elif result.best is not None and user is not None and not fits(user.memory_bytes, budget):
+        yield f"    your own arguments do not fit: they need {memory(user.memory_bytes)}"
