@@ -154,7 +154,7 @@ def test_sweep_returns_the_run_that_it_measured(tmp_path, monkeypatch):
     Path("mini.yaml").write_text(TINY_CONFIG + "measure: {warmup_steps: 1, steps: 2}\n")
     predicted = api.predict("mini.yaml")
     assert len(predicted.to_pandas()) == len(predicted) == 1
-    assert "allocated" in repr(predicted)
+    assert "the smallest card" in repr(predicted)
     measured = api.sweep("mini.yaml", output="here", time_budget="5m")
     assert len(measured.to_pandas()) == 1
     assert (tmp_path / "here" / "report.html").exists()
