@@ -49,10 +49,14 @@ def test_unreadable_answer_is_asked_for_again(process):
     assert asked_twice({"one": 1}) == 2
 
 
-def test_upgraded_library_is_asked_again(monkeypatch):
-    asked_twice({"one": 1})
-    monkeypatch.setattr(library_facts, "_identities", lambda: ["transformers 9"])
-    assert asked_twice({"one": 1}) == 2
+def test_answer_is_not_believed_after_any_package_changed(monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(tmp_path)
+    for number, change in enumerate(("kernels-0.11.dist-info", "kernels-0.12.dist-info")):
+        assert asked_twice({"one": 1}) == number + 1
+        (tmp_path / change).mkdir()
+        library_facts._identities.cache_clear()
+    assert asked_twice({"one": 1}) == 3
+    library_facts._identities.cache_clear()
 
 
 def test_cache_whose_place_is_taken_is_done_without(process):
