@@ -183,14 +183,3 @@ def test_fresh_process_measures_what_a_forked_one_does(slot, ok_before):
     record = slot.run(build_tiny_spec(isolation="fresh"), TIMEOUT)
     assert record.provenance.isolation == "fresh"
     assert_unharmed(record, ok_before)
-
-
-# A parent that ends; tests/unit/jobs/isolation/test_slot.py has more of them.
-
-
-def test_closing_a_slot_ends_its_parent_and_the_idle_child(slot, good):
-    slot.run(good, TIMEOUT)
-    pids = slot.parent_pid, idle_child(slot)
-    slot.close()
-    assert slot.parent_pid is None
-    assert all(pid is not None and has_ended(pid, seconds=0) for pid in pids)

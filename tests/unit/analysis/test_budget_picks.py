@@ -39,13 +39,6 @@ def check(trial_id: str, budget: int, outcome: Outcome, memory: int | None) -> C
     )
 
 
-def test_best_in_budgets_picks_the_fastest_that_fits():
-    configurations = [make(5 * GIB, 9.0), make(7 * GIB, 11.0), make(7 * GIB, 10.0)]
-    picks = best_in_budgets(Rankings(configurations), [8 * GIB, 4 * GIB])
-    assert [pick.budget_bytes for pick in picks] == [4 * GIB, 8 * GIB]
-    assert [speeds(pick) for pick in picks] == [(None, None), (11.0, None)]
-
-
 def test_best_in_budgets_names_another_recipe_only_if_it_is_faster():
     configurations = [make(2 * GIB, 10.0), make(6 * GIB, 30.0), make(1 * GIB, 20.0, recipe=SGD)]
     picks = best_in_budgets(Rankings(configurations), [GIB, 4 * GIB, 8 * GIB])

@@ -1,40 +1,9 @@
-"""A run as one dataset: environments apart, follow-ups apart, one label."""
+"""A run as one dataset: its labels, its losses, and the layers of its memory."""
 
-from jobs.record import Outcome
-from jobs.spec import Purpose, TrainingRecipe
 from orchestrator.analysis.dataset import dataset_of_records, load_dataset
 from orchestrator.analysis.profiles import memory_layers
 from orchestrator.storage.run_metadata import RunMetadata
-from tests.support.records import H200, follow_up_of, make_record, write_run
-
-OTHER = {**H200, "gpu_model": "NVIDIA A100"}
-
-
-def test_dataset_environments_are_apart_and_the_largest_comes_first():
-    records = [make_record(environment=OTHER)]
-    records += [make_record(micro_batch=2**n) for n in range(3)]
-    dataset = dataset_of_records(records, RunMetadata())
-    assert [results.hardware for results in dataset.environments] == ["NVIDIA H200", "NVIDIA A100"]
-    assert [len(results.configurations) for results in dataset.environments] == [3, 1]
-    assert dataset.main is dataset.environments[0]
-
-
-def test_dataset_follow_ups_are_no_configurations():
-    record = make_record()
-    check = follow_up_of(record, Purpose.CAP_CHECK)
-    dataset = dataset_of_records([record, check], RunMetadata())
-    assert len(dataset.rows) == len(dataset.follow_ups) == 1
-    assert len(dataset.main.configurations) == 1
-    assert len(dataset.main.follow_ups) == 1
-
-
-def test_dataset_ranks_the_nearest_recipe_that_ended_ok():
-    failed = make_record(outcome=Outcome.FAILED, optimizer="adamw_torch_fused")
-    sgd = make_record(optimizer="sgd", recipe={"optimizer": "sgd"})
-    dataset = dataset_of_records([failed, sgd], RunMetadata())
-    assert dataset.main.recipe == TrainingRecipe.of({"optimizer": "sgd"})
-    assert not dataset.main.is_baseline_recipe
-    assert dataset.main.fronts.keys() == {dataset.main.recipe}
+from tests.support.records import make_record, write_run
 
 
 def test_dataset_labels_name_the_axes_in_play():

@@ -20,12 +20,6 @@ HEAD = node("head", 0)
 A100 = "NVIDIA A100-SXM4-40GB"
 
 
-def test_gpus_of_one_model_are_one_cluster():
-    cluster = Cluster(nodes=(HEAD, node("a", 8)))
-    assert cluster.by_hardware() == (cluster,)
-    assert cluster.slots_by_model() == {"": 8}
-
-
 def test_hardware_is_that_of_the_nodes_that_run_trials():
     assert Cluster(nodes=(HEAD, node("a", 8))).hardware == "NVIDIA H200"
     bare = Cluster(nodes=(HEAD, node("b", 0)))

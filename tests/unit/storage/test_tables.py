@@ -3,9 +3,6 @@
 import json
 from dataclasses import replace
 
-import duckdb
-import pandas
-import polars
 import pyarrow as pa
 import pytest
 from pyarrow import parquet
@@ -120,17 +117,6 @@ def test_trials_parquet_read_back_is_the_table_written(tmp_path):
 def test_table_has_none_or_the_default_where_a_record_lacks_an_axis(axis, value, missing):
     trials = table(make_record(**{axis: value}), make_record(micro_batch=8))
     assert [row[axis] for row in trials.rows] == [value, missing]
-
-
-def test_trials_parquet_is_read_the_same_by_duckdb_polars_and_pandas(tmp_path):
-    path = write(arrow_table(table(*make_grid())), tmp_path / "trials.parquet")
-    figures = ["trial_id", "outcome", "samples_per_second"]
-    by_duckdb = duckdb.sql(f"SELECT {', '.join(figures)} FROM '{path}'").fetchall()
-    assert by_duckdb == polars.read_parquet(path)[figures].rows()
-    frame = pandas.read_parquet(path)[figures]
-    frame = frame.astype(object).where(frame.notna(), None)
-    assert by_duckdb == list(frame.itertuples(index=False, name=None))
-    assert [entry.name for entry in tmp_path.iterdir()] == ["trials.parquet"]
 
 
 def test_a_table_is_read_from_the_file_that_was_opened(tmp_path, monkeypatch):

@@ -4,10 +4,8 @@ import itertools
 
 import pytest
 
-from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.reporting.plots.encoding import encoded_axes, shown_budgets, values_of
-from orchestrator.reporting.plots.frontier import render
 from orchestrator.reporting.plots.point_labels import MAX_LABELS, Label, labelled, write
 from orchestrator.reporting.plots.style import PALETTE, RISING, colours_of, drawing
 from orchestrator.units import GIB
@@ -24,12 +22,6 @@ def test_encoded_axes_prefer_precision_and_activations(dataset, tmp_path):
     records = [make_record(optimizer=name, micro_batch=n) for n in (1, 2) for name in ("a", "b")]
     few = load_dataset(write_run(tmp_path, records))
     assert encoded_axes(few, few.main) == ("optimizer", "micro_batch")
-
-
-def test_render_draws_runs_with_and_without_results(dataset, tmp_path):
-    empty = load_dataset(write_run(tmp_path, [make_record(outcome=Outcome.FAILED, reason="no")]))
-    for run in (dataset, empty):
-        assert render(run).startswith(b"\x89PNG")
 
 
 def test_labelled_configurations_are_few_and_hold_the_ends(dataset):

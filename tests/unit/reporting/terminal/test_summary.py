@@ -1,7 +1,6 @@
 """The printed end of a run reads well in a plain log, and texts are cut between words."""
 
 import io
-import json
 from pathlib import Path
 
 import pytest
@@ -32,12 +31,6 @@ def test_print_summary_is_narrow_and_without_colours(tmp_path):
         "CUDA out of memory",
     ):
         assert words in text
-
-
-def test_print_summary_as_json_prints_nothing_else(tmp_path, capsys):
-    report = Report(dataset=load_dataset(write_run(tmp_path, [make_record()])))
-    print_summary(report, as_json=True)
-    assert json.loads(capsys.readouterr().out)["trials"] == 1
 
 
 def test_print_summary_to_a_pipe_wraps_sentences_but_no_cell(tmp_path, capsys):

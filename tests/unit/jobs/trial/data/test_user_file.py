@@ -113,12 +113,6 @@ def test_load_pads_token_ids_that_came_without_a_tokenizer(rows_of):
     assert batch["attention_mask"] == [[1, 1, 1], [1, 1, 0]]
 
 
-def test_load_of_equally_long_token_ids_needs_no_collator(rows_of):
-    dataset, collate = rows_of([{"input_ids": [5, 6], "labels": [5, 6]}] * 3, "causal-lm")
-    assert collate is None
-    assert dataset[0]["input_ids"].tolist() == [5, 6]
-
-
 def test_load_pads_with_the_end_if_there_is_no_padding(rows_of, tmp_path):
     folder = save_word_tokenizer(tmp_path / "no_padding", pad_token=None)
     rows = [{"text": "a bad film"}, {"text": "very bad"}]
