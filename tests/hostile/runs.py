@@ -33,7 +33,7 @@ TEMPLATES = (
     "@{x}{safe} @x $index",
     "{0.__class__} {x} %s %(x)s %n",
 )
-_SHELL_AND_YAML = (
+SHELL_AND_YAML = (
     f"$(touch {CANARY})",
     f"`touch {CANARY}`",
     f"; touch {CANARY} #",
@@ -63,7 +63,7 @@ _TERMINALS = (
 _PATHS = ("../../../tmp/x", "/etc/passwd", "C:\\x", "x/../../y", "~/.ssh/id_rsa", ".")
 _ODD = ("", " ", "\\", "x" * 3000, "NaN", "-inf", "1e999", "None", "true", "0", "null", "é" * 200)
 
-PAYLOADS = (*PYTHON, *TEMPLATES, *_SHELL_AND_YAML, *_PAGES, *_TERMINALS, *_PATHS, *_ODD)
+PAYLOADS = (*PYTHON, *TEMPLATES, *SHELL_AND_YAML, *_PAGES, *_TERMINALS, *_PATHS, *_ODD)
 
 
 def hostile_run(folder: Path, seed: int) -> Path:

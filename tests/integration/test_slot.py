@@ -16,7 +16,7 @@ from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from tests.conftest import build_tiny_spec
-from tests.support.faults import Announcement, has_ended, with_fault
+from tests.support.faults import Announcement, has_ended, idle_child, with_fault
 
 TIMEOUT = 120.0
 
@@ -56,17 +56,6 @@ def assert_unharmed(record: TrialRecord, before: TrialRecord) -> None:
     peak = record.measurements["peak_allocated_bytes"]
     assert peak == before.measurements["peak_allocated_bytes"]
     assert record.steps["loss"] == before.steps["loss"]
-
-
-def idle_child(slot: Slot) -> int:
-    """The process that is forked ahead for the slot's next trial, once the last has ended."""
-    parent = psutil.Process(slot.parent_pid)
-    give_up = time.monotonic() + TIMEOUT
-    while True:
-        children = parent.children()
-        if len(children) == 1 and not has_ended(children[0].pid, seconds=0.5):
-            return children[0].pid
-        assert time.monotonic() < give_up
 
 
 # A prewarmed parent.
@@ -162,7 +151,7 @@ def test_slot_removes_the_files_of_a_killed_trial(slot, good, tmp_path):
 
 def test_idle_child_runs_the_next_trial_and_its_wait_costs_nothing(slot, ok_before, good, tmp_path):
     slot.run(good, TIMEOUT)
-    expected = idle_child(slot)
+    expected = idle_child(slot.parent_pid)
     begin = time.monotonic()
     time.sleep(2.0)
     record = slot.run(with_fault(good, "note_pids", file=str(tmp_path / "pids")), TIMEOUT)
@@ -173,7 +162,7 @@ def test_idle_child_runs_the_next_trial_and_its_wait_costs_nothing(slot, ok_befo
 
 def test_idle_child_that_has_ended_is_replaced(slot, ok_before, good):
     slot.run(good, TIMEOUT)
-    child = idle_child(slot)
+    child = idle_child(slot.parent_pid)
     os.kill(child, signal.SIGKILL)
     assert has_ended(child)
     assert_unharmed(slot.run(good, TIMEOUT), ok_before)

@@ -14,7 +14,7 @@ from jobs import self_process
 from jobs.isolation.build_ops import remove_abandoned_locks
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import ModelSpec, Task, TrialSpec
-from tests.conftest import TINY_BERT, build_tiny_spec
+from tests.conftest import build_tiny_spec
 from tests.integration.conftest import Run
 
 BUILD_TIMEOUT = 1200.0
@@ -22,13 +22,9 @@ BUILD_TIMEOUT = 1200.0
 ROOT = Path(__file__).parents[2]
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
-TINY = {
-    "hidden_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "intermediate_size": 64,
-}
-TINY_DECODER = {**TINY, "num_key_value_heads": 2, "vocab_size": 128, "max_position_embeddings": 16}
+TASKS: dict[str, tuple[Task, str, dict[str, Any]]] = yaml.safe_load(
+    (ROOT / "tests/golden/tasks.yaml").read_text()
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -110,7 +106,8 @@ def test_worker_processes_keep_losses(run, plain):
 @pytest.mark.parametrize("loop", ["trainer", "accelerate"])
 def test_accumulation_trains_as_the_whole_batch(loop, run):
     # A language model, because the Trainer does not scale the loss of BERT's classification.
-    model = ModelSpec(task="causal-lm", architecture="llama", config=TINY_DECODER)
+    task, architecture, config = TASKS["causal language model"]
+    model = ModelSpec(task=task, architecture=architecture, config=config)
     whole, split = (
         run(replace(build_tiny_spec({"loop": loop, **batch}), model=model))
         for batch in ({"micro_batch": 8}, {"micro_batch": 2, "accumulation": 4})
@@ -157,50 +154,20 @@ def test_deepspeed_is_in_effect(offload, stage, device, run, plain):
         assert row["optimizer_class"] == "deepspeed.DeepSpeedCPUAdam"
 
 
-@pytest.mark.parametrize(
-    ("choices", "rule", "reason"),
-    [
-        ({"precision": "tf32"}, "capability>=8.0", "needs a CUDA GPU; this node has none"),
-        ({"precision": "fp16"}, "cuda", "needs a CUDA GPU; this node has none"),
-        (
-            {"attention": "flash_attention_2"},
-            "package:flash_attn",
-            "the package flash_attn is not installed: pip install flash-attn",
-        ),
-    ],
-    ids=lambda value: next(iter(value.values())) if isinstance(value, dict) else "",
+CANNOT_RUN = (
+    "{precision: tf32} -> capability>=8.0 -> needs a CUDA GPU; this node has none",
+    "{precision: fp16} -> cuda -> needs a CUDA GPU; this node has none",
+    "{attention: flash_attention_2} -> package:flash_attn -> "
+    "the package flash_attn is not installed: pip install flash-attn",
 )
-def test_technique_that_cannot_run_here_says_why(choices, rule, reason, run):
-    record = run(choices, outcome=Outcome.UNSUPPORTED)
+
+
+@pytest.mark.parametrize("case", CANNOT_RUN)
+def test_technique_that_cannot_run_here_says_why(case, run):
+    choices, rule, reason = case.split(" -> ")
+    record = run(yaml.safe_load(choices), outcome=Outcome.UNSUPPORTED)
     assert (record.rule, record.phase) == (rule, "requirements")
     assert record.reason.startswith(reason)
-
-
-TASKS: dict[str, tuple[Task, str, dict[str, Any]]] = {
-    "token classification": ("token-classification", "bert", dict(TINY_BERT)),
-    "masked language model": ("masked-lm", "bert", dict(TINY_BERT)),
-    "causal language model": ("causal-lm", "llama", TINY_DECODER),
-    "sequence to sequence": (
-        "seq2seq-lm",
-        "t5",
-        {"d_model": 32, "d_kv": 16, "d_ff": 64, "num_layers": 2, "num_heads": 2, "vocab_size": 128},
-    ),
-    "image classification": (
-        "image-classification",
-        "vit",
-        {**TINY, "image_size": 32, "patch_size": 8},
-    ),
-    "image classification without a size of the model's": (
-        "image-classification",
-        "resnet",
-        {"embedding_size": 8, "hidden_sizes": [8, 16], "depths": [1, 1]},
-    ),
-    "mixture of experts": (
-        "causal-lm",
-        "mixtral",
-        {**TINY_DECODER, "num_local_experts": 4, "num_experts_per_tok": 2, "head_dim": 16},
-    ),
-}
 
 
 @pytest.mark.parametrize("name", TASKS)

@@ -181,3 +181,14 @@ def has_ended(pid: int, seconds: float = 60.0) -> bool:
 
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def idle_child(slot_pid: int) -> int:
+    """The process that is forked ahead for a slot's next trial, once the last has ended."""
+    children = Path(f"/proc/{slot_pid}/task/{slot_pid}/children")
+    give_up = time.monotonic() + 120.0
+    while True:
+        pids = [int(word) for word in children.read_text().split()]
+        if len(pids) == 1 and not has_ended(pids[0], seconds=0.5):
+            return pids[0]
+        assert time.monotonic() < give_up

@@ -1,5 +1,6 @@
 """How a configuration is named."""
 
+import json
 from collections.abc import Hashable
 from pathlib import Path
 
@@ -13,8 +14,8 @@ from orchestrator.planning.plan import plan
 from tests.support.recorded_runs import RECORDED
 
 CONFIGS = Path(__file__).parents[2] / "configs"
+GOLDEN = Path(__file__).parents[1] / "golden"
 
-ALL = ("micro_batch", "accumulation", "precision", "optimizer", "activations")
 CHOICES = {
     "micro_batch": 64,
     "accumulation": 1,
@@ -25,24 +26,11 @@ CHOICES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("changes", "axes", "text"),
-    [
-        ({}, ALL, "batch 64×1 · bf16 · adamw_torch_fused"),
-        ({}, ("micro_batch", "activations"), "batch 64"),
-        ({"activations": "checkpoint"}, ("micro_batch", "activations"), "batch 64 · checkpoint"),
-        ({"accumulation": 4}, ("micro_batch",), "batch 64×4"),
-        ({"accumulation": 4}, ("precision",), "batch 64×4 · bf16"),
-        ({"accumulation": 4}, ("effective_batch", "precision"), "batch 64×4 · bf16"),
-        ({"accumulation": None}, ("micro_batch", "accumulation"), "batch 64"),
-        ({}, ("learning_rate",), "learning_rate=0.1"),
-        ({}, ("activations",), "default"),
-        ({"attention": "eager"}, ("attention",), "attention eager"),
-        ({"compile": "eager"}, ("compile",), "compile eager"),
-    ],
-)
-def test_label_names_what_varies_and_departs_from_the_default(changes, axes, text):
-    assert label({**CHOICES, **changes}, axes) == text  # type: ignore[dict-item]
+@pytest.mark.parametrize("case", (GOLDEN / "labels.txt").read_text().splitlines()[1:])
+def test_label_names_what_varies_and_departs_from_the_default(case):
+    given, text = case.split(" => ")
+    changes, axes = given.split(", ")
+    assert label({**CHOICES, **json.loads(changes)}, axes.split()) == text
 
 
 def test_batch_label_always_names_an_accumulation():

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from orchestrator.export.arguments import accelerate, deepspeed, training_arguments, with_batch
+from orchestrator.export.arguments import accelerate, deepspeed, training_arguments
 from orchestrator.export.generated_code import NotExportableError
 
 
@@ -41,12 +41,6 @@ def test_deepspeed_file_has_the_nvme_folder_even_with_quotes(tiny_spec):
     offload = settings["zero_optimization"]["offload_optimizer"]
     assert offload["nvme_path"] == '/mnt/"disk"'
     assert deepspeed(tiny_spec()) is None
-
-
-def test_with_batch_changes_the_choices_and_the_arguments(tiny_spec):
-    spec = with_batch(tiny_spec(), 3, 6)
-    assert (spec.micro_batch, spec.accumulation) == (3, 6)
-    assert (spec.choices["micro_batch"], spec.choices["accumulation"]) == (3, 6)
 
 
 @pytest.mark.parametrize(

@@ -25,18 +25,14 @@ from jobs.spec import (
     UserCode,
 )
 from orchestrator.export import NotExportableError, export
-from tests.hostile.runs import PYTHON, TEMPLATES
+from tests.hostile.runs import PYTHON, SHELL_AND_YAML, TEMPLATES
 from tests.support.guarded_export import CANARY, run_guarded
 
 PAYLOADS = (
     *PYTHON,
     *TEMPLATES,
+    *SHELL_AND_YAML,
     f"# coding: utf-7\n+AG8-pen('{CANARY}')",
-    f"!!python/object/apply:os.system ['touch {CANARY}']",
-    f"$(touch {CANARY})",
-    f"`touch {CANARY}`",
-    f"; touch {CANARY} #",
-    "--index-url https://example.org/simple",
     "-e git+https://example.org/evil#egg=evil",
     "torch @ https://example.org/torch.whl",
     '</code><script>fetch("//example.org")</script>',

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.flags import Flag, FlagKind
+from jobs.flags import LOSS, Flag, FlagKind
 from jobs.record import Outcome
 from orchestrator.reporting.publish import publish
 from orchestrator.reporting.report import Report
@@ -137,3 +137,14 @@ def test_publish_on_a_full_disk_still_has_the_figures(folder, monkeypatch):
     report = publish(folder)
     assert len(report.unwritten) == len(FILES)
     assert report.outcomes[Outcome.OK] == 280
+
+
+@pytest.mark.parametrize(
+    ("kind", "unsound"), [*((kind, 1) for kind in sorted(LOSS)), (FlagKind.LOSS_MISMATCH, 2)]
+)
+def test_publish_of_wrong_trainings_writes_every_file(kind, unsound, tmp_path):
+    flags = [[Flag(kind)]] * unsound + [[]] * (2 - unsound)
+    records = [make_record(micro_batch=size, flags=own) for size, own in enumerate(flags)]
+    report = publish(write_run(tmp_path, records, budgets=[2**33]))
+    assert report.unwritten == ()
+    assert {path.name for path in report.files} == FILES

@@ -84,6 +84,8 @@ def test_session_with_spent_budget_starts_nothing_more(tmp_path):
     sweep.session.write_missing_records()
     expected = {trial.trial_id: (Outcome.SKIPPED, "time_budget") for trial in TRIALS}
     assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}
+    reason = sweep.folder.records()[TRIALS[1].trial_id].reason
+    assert reason == "the sweep's time budget ended before this trial could start"
 
 
 class Impatient(Grid):

@@ -18,7 +18,10 @@ from jobs.anatomy.time.phases import phases
 from jobs.anatomy.trace import COMPILED, Call, Trace, Work
 from jobs.anatomy.trace_reader import PHASE, read
 from jobs.loops.accumulated_loss import is_compiled
+from tests.support.commands import ROOT
 from tests.support.traces import BUSY_STEP, PHASES, kernel, nanoseconds
+
+KERNELS = (ROOT / "tests/golden/kernels.txt").read_text().splitlines()[1:]
 
 
 def test_operations_list_each_groups_time_and_the_idle_rest():
@@ -39,21 +42,9 @@ def test_operations_weight_the_passes_by_their_repetitions():
     assert found["idle"] == 200 - 2 - 3 * (15 + 4) - 4, "data of all micro-batches were fetched"
 
 
-@pytest.mark.parametrize(
-    ("name", "operator", "phase", "group"),
-    [
-        ("ncclDevKernel_AllReduce", "", "backward", "communication"),
-        ("Memset (Device)", "aten::zero_", "optimizer", "data movement"),
-        ("vectorized_elementwise_kernel", "aten::copy_", "forward", "data movement"),
-        ("fmha_bf16", "aten::_efficient_attention_forward", "forward", "tensor contractions"),
-        ("triton_red_fused_native_layer_norm_0", "", "forward", "statistical normalizations"),
-        ("triton_poi_fused_gelu_1", "", "backward", "element-wise operators"),
-        ("", "aten::_softmax", "forward", "statistical normalizations"),
-        ("", "aten::mul", "clipping", "optimizer and clipping"),
-        ("", "aten::mul", "forward", "element-wise operators"),
-    ],
-)
-def test_group_of_a_kernel(name, operator, phase, group):
+@pytest.mark.parametrize("line", KERNELS)
+def test_group_of_a_kernel(line):
+    name, operator, phase, group = (part.strip() for part in line.split("|"))
     assert group_of(name, operator, phase) == group
 
 

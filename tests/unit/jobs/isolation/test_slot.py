@@ -23,7 +23,7 @@ from jobs.record import Outcome
 from jobs.spec import TrialSpec, to_json
 from tests.conftest import build_tiny_spec
 from tests.support import light_parent
-from tests.support.faults import Announcement, has_ended, parent_of, with_fault
+from tests.support.faults import Announcement, has_ended, idle_child, parent_of, with_fault
 
 ROOT = Path(__file__).parents[4]
 
@@ -60,16 +60,6 @@ def child_in(note: Path) -> int:
         assert time.monotonic() < give_up
         time.sleep(0.02)
     return int(note.read_text())
-
-
-def wait_for_idle_child(slot: Slot) -> int:
-    children = Path(f"/proc/{slot.parent_pid}/task/{slot.parent_pid}/children")
-    give_up = time.monotonic() + 30.0
-    while True:
-        pids = [int(word) for word in children.read_text().split()]
-        if len(pids) == 1 and not has_ended(pids[0], seconds=0.3):
-            return pids[0]
-        assert time.monotonic() < give_up
 
 
 # Parents that do not answer.
@@ -192,7 +182,7 @@ def test_parent_of_a_killed_owner_ends_with_its_hanging_trial(tmp_path):
 
 def test_idle_child_killed_as_its_trial_comes_gives_it_to_another(slot, note):
     slot.run(trial(), 60.0)
-    idle = wait_for_idle_child(slot)
+    idle = idle_child(slot.parent_pid)
     # Stopped, it looks alive when the trial is given out, and dies without having read it.
     os.kill(idle, signal.SIGSTOP)
     threading.Timer(0.5, os.kill, (idle, signal.SIGKILL)).start()

@@ -15,10 +15,12 @@ from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
 from orchestrator.planning.prechecks.mistakes import ModelFacts, ModelSize, check_files, model_size
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
+from tests.support.commands import ROOT
 from tests.support.config_files import SHIPPED, config_of
 
 BERT = "model: {task: sequence-classification, architecture: bert}\n"
 ROWS = [{"text": "good", "label": 0}, {"text": "bad", "label": 1}]
+MISTAKES = (ROOT / "tests/golden/mistakes_in_data.txt").read_text().splitlines()[1:]
 
 
 @pytest.fixture
@@ -46,44 +48,18 @@ def test_data_as_it_should_be_has_no_problem(folder):
     assert check_files(config_of(folder, BERT + data())) == ()
 
 
-@pytest.mark.parametrize(
-    ("keys", "said"),
-    [
-        ({"path": "trian.jsonl"}, 'file.path: there is no file .*; did you mean "train.jsonl"'),
-        ({"path": "none/train.jsonl"}, "there is no folder .*/none"),
-        ({"columns": {"text": "txt", "labels": "label"}}, 'no column "txt"; it has text, label'),
-        ({"columns": {"labels": "label"}}, "data.file.columns: needs a column text"),
-        ({"columns": {"text": "text"}}, "needs a column labels"),
-        ({"tokenizer": "./tokenzier"}, 'data.file.tokenizer: .*did you mean "tokenizer"'),
-        ({"tokenizer": "."}, "has no tokenizer: no tokenizer.json"),
-        ({"tokenizer": "some/tokenizer"}, "is not on this machine, and HF_HUB_OFFLINE forbids"),
-        ({"format": "parquet"}, "is not a parquet file"),
-        ({"max_length": 600}, "max_length: is 600 tokens, and bert has positions for 512"),
-    ],
-)
-def test_mistake_in_the_data_is_named_with_its_key(folder, keys, said, monkeypatch):
+@pytest.mark.parametrize("line", [line for line in MISTAKES if line[0] == "{"])
+def test_mistake_in_the_data_is_named_with_its_key(folder, line, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    text = problems_of(folder, BERT + data(**keys))
+    keys, _, said = line.partition(" => ")
+    text = problems_of(folder, BERT + data(**json.loads(keys)))
     assert re.search(rf"sweep\.yaml:2: .*{said}", text), text
 
 
-def ids(*numbers: int) -> dict[str, object]:
-    return {"input_ids": numbers, "label": 0}
-
-
-@pytest.mark.parametrize(
-    ("rows", "said"),
-    [
-        ([{"text": "a", "label": 7}], "set model.config.num_labels to 8"),
-        ([*ROWS, {"label": 1}], "data.file.path: row 3 has no text; remove the rows without one"),
-        ([*ROWS, {"text": None, "label": 1}], "data.file.path: row 3 has no text; remove the rows"),
-        ([{"text": "a", "label": "pos"}, ROWS[1]], "have texts as labels, and others numbers"),
-        ([{"text": "a", "label": [0, 1]}], "needs one label a row, not a list"),
-        ([ids(1, 2), ids(1, -1)], "token id -1, and the model has a vocabulary of 30522"),
-        ([ids(1, 2), ids(30522)], "token id 30522, and the model has a vocabulary of 30522"),
-    ],
-)
-def test_mistake_in_a_row_is_named_before_the_first_trial(folder, rows, said):
+@pytest.mark.parametrize("line", [line for line in MISTAKES if line[0] == "["])
+def test_mistake_in_a_row_is_named_before_the_first_trial(folder, line):
+    text, _, said = line.partition(" => ")
+    rows = json.loads(text)
     (folder / "train.jsonl").write_text("\n".join(map(json.dumps, rows)))
     tokenizer = None if "input_ids" in rows[0] else "tokenizer"
     assert said in problems_of(folder, BERT + data(tokenizer=tokenizer))

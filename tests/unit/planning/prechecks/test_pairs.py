@@ -9,6 +9,7 @@ import pytest
 from orchestrator.planning.prechecks.batch_shape import batch_shapes
 from orchestrator.planning.prechecks.mistakes import check_files
 from orchestrator.planning.problems import ConfigError
+from tests.support.commands import ROOT
 from tests.support.config_files import config_of
 from tests.support.word_tokenizer import CHAT_TEMPLATE, save_word_tokenizer
 
@@ -18,6 +19,7 @@ CHAT = {
     "rejected": [{"role": "user", "content": "a film"}, {"role": "assistant", "content": "no"}],
 }
 LONG = {**PAIR, "prompt": "was the film a very good film"}
+MISTAKES = (ROOT / "tests/golden/mistakes_in_pairs.txt").read_text().splitlines()[1:]
 
 
 def _notes(
@@ -37,27 +39,11 @@ def test_pairs_without_mistakes_are_accepted(rows, tmp_path):
     assert _notes(rows * 3, tmp_path) == ""
 
 
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        (
-            [{"prompt": "a", "chosen": "yes"}],
-            "needs a column rejected; the file has prompt, chosen",
-        ),
-        ([{"text": "a"}], "needs a column chosen; the file has text"),
-        ([PAIR, {**PAIR, "rejected": None}], "row 2 has no rejected answer"),
-        ([PAIR, {**PAIR, "chosen": ""}], "row 2 has no chosen answer"),
-        ([{**PAIR, "prompt": None}], "row 1 has no prompt"),
-        ([PAIR, PAIR, {**PAIR, "rejected": 7}], "row 3 has a rejected answer that is neither"),
-        ([{**PAIR, "chosen": CHAT["chosen"]}], "row 1 has texts and messages"),
-        ([{**CHAT, "chosen": CHAT["chosen"][1:]}], "begin with different messages"),
-        ([{**PAIR, "images": [1]}], "has images"),
-        ([LONG, LONG], "2 of the first 2 prompts have as many or more (row 1 first)"),
-    ],
-)
-def test_mistake_in_pairs_is_named_before_the_first_trial(rows, message, tmp_path):
+@pytest.mark.parametrize("line", MISTAKES)
+def test_mistake_in_pairs_is_named_before_the_first_trial(line, tmp_path):
+    rows, _, message = line.partition(" => ")
     with pytest.raises(ConfigError) as error:
-        _notes(rows, tmp_path)
+        _notes(json.loads(rows), tmp_path)
     assert message in str(error.value)
 
 

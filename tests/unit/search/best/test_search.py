@@ -195,12 +195,6 @@ def test_best_search_allows_an_expensive_trial_to_end_after_its_time():
     assert 80.0 - spent < result.allowed_seconds(trial) < 120.0
 
 
-def test_best_search_with_all_the_time_has_no_limit(searched):
-    result, asked = searched
-    for trial in asked:
-        assert result.allowed_seconds(trial) == math.inf
-
-
 def test_best_search_of_a_space_lists_no_trial_that_it_did_not_measure():
     result = search(accounts_for_plan=False)
     assert list(result.pending()) == []
