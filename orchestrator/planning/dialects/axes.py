@@ -26,7 +26,8 @@ def _precision(facts: Facts) -> str | None:
     tf32 = "_tf32" if facts.get("tf32") is True else ""
     if facts.get("fp8"):
         return "fp8_tensorwise"
-    if facts.get("bf16"):
+    # "auto" is bf16 where the GPU has it, unless fp16 is asked for.
+    if facts.get("bf16") is True or (facts.get("bf16") == "auto" and not facts.get("fp16")):
         # Beside an adapter, the axis base has the format of the frozen weights.
         in_16_bits = facts.get("weights") == "16" and not has_adapter(facts)
         return ("bf16_weights" if in_16_bits else "bf16") + tf32
@@ -55,6 +56,9 @@ def _base(facts: Facts) -> Any:
 
 def _activations(facts: Facts) -> str | None:
     offloading = facts.get("offloading")
+    recomputes = facts.get("recomputes_beside_adapter", True) or not has_adapter(facts)
+    if offloading == "offload" and facts.get("checkpointing") and recomputes:
+        return "checkpoint_offload_streams"
     if offloading:
         return str(offloading)
     if not facts.get("checkpointing"):

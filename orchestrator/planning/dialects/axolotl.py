@@ -10,6 +10,7 @@ _RECIPE = "it changes the training and not its memory or time by much"
 _OWN_KERNEL = "a kernel of axolotl that no axis has: your training may be faster, or need less"
 
 DEFAULTS: Mapping[str, Any] = {
+    "bf16": "auto",
     "weights": "16",
     "reentrant": True,
     "micro_batch": 1,
@@ -44,8 +45,14 @@ ROWS: Mapping[str, Rule] = {
     "batch_size": aside("micro_batch_size and gradient_accumulation_steps decide it"),
     "sample_packing": hf.PACKED,
     "pad_to_sequence_len": aside("all rows have the full length"),
-    "bf16": hf.ROWS["bf16"],
-    "fp16": hf.ROWS["fp16"],
+    "bf16": Rule(
+        values={
+            "auto": {"bf16": "auto"},
+            "true": {"bf16": True, "weights": "16"},
+            "false": {"bf16": False, "weights": "32"},
+        }
+    ),
+    "fp16": Rule(values={"true": {"fp16": True, "weights": "frozen 16"}}),
     "tf32": hf.ROWS["tf32"],
     "bfloat16": Rule(values={"true": {"bf16": True}}),
     "float16": Rule(nearest={"true": ({"fp16": True}, "with autocast")}),
@@ -80,7 +87,10 @@ ROWS: Mapping[str, Rule] = {
     "activation_offloading": Rule(
         values={"false": {}},
         nearest={
-            "true": ({"offloading": "offload"}, "TRL's copies, as here"),
+            "true": (
+                {"offloading": "offload", "recomputes_beside_adapter": False},
+                "TRL's copies, as here",
+            ),
             "legacy": ({"offloading": "checkpoint_offload"}, "with checkpointing"),
             "hidden_states": ({"offloading": "checkpoint_offload_streams"}, "with checkpointing"),
             "disk": ({"offloading": "offload"}, "to the host, not to a disk"),

@@ -30,6 +30,7 @@ OURS: Mapping[str, str] = {
     "checkpointing": "axes.activations",
     "reentrant": "axes.activations",
     "offloading": "axes.activations",
+    "recomputes_beside_adapter": "axes.activations",
     "attention": "axes.attention",
     "experts": "axes.experts",
     "liger": "axes.kernels",

@@ -30,7 +30,8 @@ _FACTS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "checkpoint": {"checkpointing": True, "reentrant": False, **_NO_OFFLOADING},
         "checkpoint_reentrant": {"checkpointing": True, "reentrant": True, **_NO_OFFLOADING},
         "checkpoint_offload": {"offloading": "checkpoint_offload"},
-        "offload": {"offloading": "offload"},
+        "offload": {"checkpointing": False, "offloading": "offload"},
+        "checkpoint_offload_streams": {"checkpointing": True, "offloading": "offload"},
     },
     "kernels": {
         "none": dict.fromkeys(_LIGER, False),

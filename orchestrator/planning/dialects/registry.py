@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from orchestrator.planning.dialects import (
     accelerate,
     axolotl,
@@ -17,6 +15,11 @@ from orchestrator.planning.dialects import (
     trl,
 )
 from orchestrator.planning.dialects.translate import Dialect
+from orchestrator.planning.document import read_document
+from orchestrator.planning.problems import ConfigError
+
+_MAX_CHARACTERS = 2**20
+"""The most that is read of a script; no script is longer, but a device has no end."""
 
 DIALECTS: tuple[Dialect, ...] = (
     Dialect(
@@ -81,18 +84,23 @@ class UnreadableFileError(ValueError):
 def read_file(path: Path) -> tuple[Dialect, Mapping[str, Any]]:
     """The dialect of a file and its keys. Raises UnreadableFileError."""
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnreadableFileError(f"{path}: {error}") from None
-    try:
-        content = yaml.safe_load(text.replace("\t", " ") if path.suffix == ".json" else text)
-    except yaml.YAMLError:
-        content = None
-    found = _of_keys(content) if isinstance(content, dict) else _of_command(text)
+        found = _of_keys(read_document(path).value)
+    except ConfigError as error:
+        if path.suffix in (".yaml", ".yml", ".json"):
+            raise UnreadableFileError(str(error)) from None
+        found = _of_command(_script(path))
     if found is None:
         names = ", ".join(dialect.name for dialect in DIALECTS)
         raise UnreadableFileError(f"{path}: in none of the known dialects: {names}")
     return found
+
+
+def _script(path: Path) -> str:
+    try:
+        with path.open(encoding="utf-8") as file:
+            return file.read(_MAX_CHARACTERS)
+    except (OSError, UnicodeDecodeError) as error:
+        raise UnreadableFileError(f"{path}: {error}") from None
 
 
 def _of_keys(content: Mapping[str, Any]) -> tuple[Dialect, Mapping[str, Any]] | None:

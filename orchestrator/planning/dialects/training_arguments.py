@@ -82,6 +82,11 @@ PAIRS = {"task": "sequence-classification", "rows_of_a_sample": 2}
 AS_PAIRS = "classification of two rows for each pair, which the micro-batch counts"
 
 ROWS: Mapping[str, Rule] = {
+    "model_name_or_path": as_is("model"),
+    "max_seq_length": as_is("length"),
+    "block_size": as_is("length"),
+    "dataset_name": ROWS_OF_DATA,
+    "train_file": ROWS_OF_DATA,
     "per_device_train_batch_size": as_is("micro_batch"),
     "gradient_accumulation_steps": as_is("accumulation"),
     "bf16": one_of("bf16", {"true": True, "false": False, "auto": True}),

@@ -68,4 +68,4 @@ ROWS: Mapping[str, Rule] = {
     "model_revision": aside("the weights are random"),
 }
 ROWS = hf.with_own(ROWS)
-MARKS = ("use_peft", "lora_r", "dataset_name", "max_length", "model_name_or_path")
+MARKS = ("use_peft", "lora_r", "lora_target_modules", "max_length", "assistant_only_loss")

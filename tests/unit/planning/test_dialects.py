@@ -66,6 +66,11 @@ def read(folder: Path, text: str, name: str = "mine.yaml", *others: Path, **opti
     return translated([folder / name, *others], **options)
 
 
+def changed_by(text: str, change: str) -> str:
+    """A YAML text with other values of some keys."""
+    return yaml.safe_dump({**yaml.safe_load(text), **yaml.safe_load(change)})
+
+
 def became(result, key: str) -> str:
     return next(str(entry.verdict) for entry in result.entries if entry.key == key)
 
@@ -107,6 +112,25 @@ def test_full_training_has_16_bit_weights_in_axolotl_and_32_bit_ones_in_llama_fa
     assert read(tmp_path, frozen).document["axes"]["trainable"] == {
         "matching": {"patterns": [r"layers\.(34|35)\."]}
     }
+
+
+def test_what_axolotl_decides_from_several_keys(tmp_path):
+    def axes(change: str) -> dict[str, object]:
+        return dict(read(tmp_path, changed_by(AXOLOTL, change)).document["axes"])
+
+    half = axes("bf16: auto\nfp16: true\n")
+    assert (half["precision"], half["base"]) == (
+        "fp16",
+        {"bnb_4bit": {"upcast": False, "dtype": "float16"}},
+    )
+    plain = axes("bf16: false\nload_in_4bit: false\nadapter: lora\n")
+    assert plain["precision"] == "tf32"
+    assert "base" not in plain
+    assert axes("activation_offloading: true\n")["activations"] == "offload"
+    full = axes("activation_offloading: true\nadapter:\nload_in_4bit: false\n")
+    assert full["activations"] == "checkpoint_offload_streams"
+    offloaded = axes("fsdp_config: {offload_params: true}\ndeepspeed:\n")
+    assert "offload" not in offloaded  # a quantized base goes with no ZeRO-3
 
 
 def test_a_script_of_ms_swift_is_read_and_not_run(tmp_path):
@@ -158,7 +182,7 @@ def test_a_local_data_set_is_used(tmp_path):
     ],
 )
 def test_what_no_trial_can_do_is_refused_with_its_reason(change, word, tmp_path, capsys):
-    (tmp_path / "mine.yaml").write_text(AXOLOTL + change)
+    (tmp_path / "mine.yaml").write_text(changed_by(AXOLOTL, change))
     target = tmp_path / "ours.yaml"
     assert init.main(["--from", str(tmp_path / "mine.yaml"), "--output", str(target)]) == 2
     assert word in capsys.readouterr().err
