@@ -14,6 +14,7 @@ class Verdict(StrEnum):
 
     TAKEN = "taken"
     NEAREST = "nearest"
+    DEFAULT = "default"
     ASIDE = "left aside"
     UNKNOWN = "unknown"
     IMPOSSIBLE = "not possible"

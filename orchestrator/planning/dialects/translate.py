@@ -133,7 +133,9 @@ def translate(
     missing = "" if shape else _what_is_missing(facts)
     facts |= {"file": _local_file(facts.get("data"), folder)}
     document = _document(facts, shape) if shape else {}
+    entries += _by_default({name: assumed[name] for name in assumed if name not in stated})
     entries = [_finished(entry, facts, shape, document) for entry in entries]
+    entries = [one for one in entries if one.taken is not None or one.verdict != Verdict.DEFAULT]
     return Translation(
         dialects=tuple(dialect.name for dialect, _ in files),
         entries=tuple(entries),
@@ -141,6 +143,13 @@ def translate(
         facts=facts,
         missing=missing,
     )
+
+
+def _by_default(assumed: Mapping[str, Any]) -> Iterator[Entry]:
+    """What a trainer does where no key says anything."""
+    for fact, value in assumed.items():
+        ours = vocabulary.ours(fact)
+        yield Entry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=ours)
 
 
 def _shape(facts: Mapping[str, Any]) -> models.Shape | None:
@@ -219,7 +228,7 @@ def _finished(
         is_exact = shape.is_exact and why == shape.source
         verdict = Verdict.TAKEN if is_exact else Verdict.NEAREST
         return replace(entry, verdict=verdict, taken=shape.architecture, why=why)
-    if not entry.ours or ", " in entry.ours:
+    if not entry.ours or ", " in entry.ours or not document:
         return entry
     found: Any = document
     for part in entry.ours.split("."):

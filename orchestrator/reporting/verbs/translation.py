@@ -14,6 +14,7 @@ _WORDS = 60
 _TITLES: Mapping[Verdict, str] = {
     Verdict.TAKEN: "taken",
     Verdict.NEAREST: "taken as the nearest value",
+    Verdict.DEFAULT: "decided by the trainer's default, because no key says it",
     Verdict.IMPOSSIBLE: "not possible here",
     Verdict.UNKNOWN: "not taken, because its meaning is not known here",
     Verdict.ASIDE: "left aside, because it does not matter here",
@@ -52,7 +53,7 @@ def to_json(translation: Translation) -> dict[str, Any]:
 
 def _line(entry: Entry) -> str:
     line = f"{entry.key}: {_short(entry.value)}"
-    if entry.ours and entry.verdict in (Verdict.TAKEN, Verdict.NEAREST):
+    if entry.ours and entry.verdict in (Verdict.TAKEN, Verdict.NEAREST, Verdict.DEFAULT):
         taken = "" if entry.taken is None else f": {_short(entry.taken)}"
         line += f" -> {entry.ours}{taken}"
     return f"{line} ({entry.why})" if entry.why else line

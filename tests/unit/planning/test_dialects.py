@@ -105,6 +105,7 @@ def test_full_training_has_16_bit_weights_in_axolotl_and_32_bit_ones_in_llama_fa
     factory = read(tmp_path, FACTORY).document["axes"]
     assert (factory["precision"], factory["activations"]) == ("bf16", "checkpoint_reentrant")
     assert factory["attention"] == "flash_attention_2"
+    assert became(read(tmp_path, FACTORY), "checkpointing") == "default"
     pure = read(tmp_path, FACTORY + "pure_bf16: true\ndisable_gradient_checkpointing: true\n")
     assert pure.document["axes"]["precision"] == "bf16_weights"
     assert "activations" not in pure.document["axes"]
@@ -131,6 +132,23 @@ def test_what_axolotl_decides_from_several_keys(tmp_path):
     assert full["activations"] == "checkpoint_offload_streams"
     offloaded = axes("fsdp_config: {offload_params: true}\ndeepspeed:\n")
     assert "offload" not in offloaded  # a quantized base goes with no ZeRO-3
+
+
+def test_the_second_format_of_llama_factory(tmp_path):
+    text = """
+model: Qwen/Qwen3-0.6B
+model_class: llm
+peft_config: {name: lora, r: 16, target_modules: all}
+quant_config: {name: bnb, quantization_bit: 4}
+dist_config: {name: fsdp2}
+micro_batch_size: 2
+cutoff_len: 512
+"""
+    result = read(tmp_path, text)
+    assert result.dialects == ("LLaMA-Factory v1",)
+    axes = result.document["axes"]
+    assert axes["adapter"] == {"lora": {"r": 16, "target_modules": "all-linear"}}
+    assert (axes["micro_batch"], axes["base"]) == (2, {"bnb_4bit": {"upcast": False}})
 
 
 def test_a_script_of_ms_swift_is_read_and_not_run(tmp_path):
