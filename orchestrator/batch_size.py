@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from orchestrator import argument_types, cli
-from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.technique_sets import TechniqueSet, read_choice, technique_sets
-from orchestrator.running.early_start import Start, model_facts
 from orchestrator.running.options import VerbOptions
 from orchestrator.units import count
 
 if TYPE_CHECKING:
+    from orchestrator.planning.settings import SweepConfig
+    from orchestrator.planning.technique_sets import TechniqueSet
     from orchestrator.running.batch_size_run import HardwareAnswers
+    from orchestrator.running.early_start import Start
     from orchestrator.storage.run_folder import RunFolder
 
 
@@ -44,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _of(config: SweepConfig, options: BatchSizeOptions) -> _BatchSizeVerb:
+    from orchestrator.planning.technique_sets import read_choice, technique_sets
+
     chosen = dict(read_choice(text, config) for text in options.choices)
     sets = technique_sets(config, chosen, every=options.every_set)
     # The command line comes before the configuration.
@@ -85,6 +87,8 @@ class _BatchSizeVerb:
 
     def show_plan(self) -> int:
         """Print the technique sets and the model's size."""
+        from orchestrator.running.early_start import model_facts
+
         facts = model_facts(self.config, cli.print_note)
         if self.options.as_json:
             listed = [{"label": one.label, "choices": dict(one.choices)} for one in self.sets]

@@ -7,13 +7,7 @@ from pathlib import Path
 
 from orchestrator import cli
 from orchestrator.argument_types import size
-from orchestrator.planning.plan import plan, trials_with_ids
-from orchestrator.planning.problems import ConfigError
-from orchestrator.prediction.gpus import known_gpus, load_gpu
-from orchestrator.running.early_start import checked_config
 from orchestrator.running.options import VerbOptions
-from orchestrator.storage.prices import read_prices
-from orchestrator.storage.user_files import refuse_used_file
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -21,6 +15,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
 
     from orchestrator.api.predictions import on_all_cards, predicted
+    from orchestrator.planning.plan import plan, trials_with_ids
+    from orchestrator.planning.problems import ConfigError
+    from orchestrator.prediction.gpus import known_gpus, load_gpu
+    from orchestrator.running.early_start import checked_config
+    from orchestrator.storage.prices import read_prices
+    from orchestrator.storage.user_files import refuse_used_file
 
     prices = {}
     try:

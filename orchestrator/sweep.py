@@ -1,18 +1,19 @@
 """Measure every configuration of a sweep and map its memory/speed frontier."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from jobs.node import nvml
 from orchestrator import cli
-from orchestrator.planning.plan import plan
-from orchestrator.planning.settings import SweepConfig
-from orchestrator.reporting.verbs.dry_run import describe, to_json
-from orchestrator.running.early_start import Start, model_facts
 from orchestrator.running.options import VerbOptions
-from orchestrator.running.ray_address import is_elsewhere
+
+if TYPE_CHECKING:
+    from orchestrator.planning.settings import SweepConfig
+    from orchestrator.running.early_start import Start
 
 _DEFAULT_GPU = "h200"
 
@@ -70,6 +71,12 @@ class _SweepVerb:
 
     def show_plan(self) -> int:
         """Print the plan. With --predict, also print the predicted memory of its trials."""
+        from jobs.node import nvml
+        from orchestrator.planning.plan import plan
+        from orchestrator.reporting.verbs.dry_run import describe, to_json
+        from orchestrator.running.early_start import model_facts
+        from orchestrator.running.ray_address import is_elsewhere
+
         has_gpu = bool(self.options.predict or nvml.visible_uuids())
         planned = plan(self.config, has_gpu=has_gpu or is_elsewhere(self.options.address))
         facts = model_facts(self.config, cli.print_note, planned)

@@ -10,19 +10,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from jobs.node import nvml
 from orchestrator import argument_types, cli
-from orchestrator.planning.settings import SweepConfig
-from orchestrator.planning.tune_space.space import Goal
-from orchestrator.running.early_start import Start
 from orchestrator.running.options import VerbOptions
-from orchestrator.running.ray_address import is_elsewhere
 from orchestrator.units import count
 
 if TYPE_CHECKING:
     from orchestrator.analysis.dataset import Dataset
     from orchestrator.analysis.recommendation import Offer
+    from orchestrator.planning.settings import SweepConfig
+    from orchestrator.planning.tune_space.space import Goal
     from orchestrator.reporting.verbs.tune_result import TuneResult
+    from orchestrator.running.early_start import Start
 
 _GPU_MINUTES = 5.0
 
@@ -41,6 +39,8 @@ class TuneVerbOptions(VerbOptions):
     @property
     def goal(self) -> Goal:
         """What to find."""
+        from orchestrator.planning.tune_space.space import Goal
+
         return Goal(
             budgets=tuple(sorted(set(self.memory))),
             effective_batch=self.effective_batch,
@@ -85,6 +85,8 @@ class _TuneVerb:
 
     def show_plan(self) -> int:
         """Print what is varied and what is not."""
+        from jobs.node import nvml
+        from orchestrator.running.ray_address import is_elsewhere
         from orchestrator.running.tune_run import not_tried_lines, space_of
 
         is_remote = is_elsewhere(self.options.address)

@@ -153,8 +153,8 @@ def _fitting(ordered: Iterable[Ranked], memory_bytes: float | None) -> list[Offe
 class Rankings:
     """The rankings of one environment's configurations, under any constraints.
 
-    Inferring candidates takes most of the time, so they are kept for each effective batch, and a
-    ranking for each set of constraints other than memory.
+    Inferring candidates takes most of the time, so they are kept for each effective batch, their
+    order for each objective, and a ranking for each set of constraints other than memory.
     """
 
     configurations: Sequence[Configuration]
@@ -163,6 +163,7 @@ class Rankings:
     checks: Sequence[CapCheck] = ()
     comparisons: Sequence[PairedComparison] = ()
     _candidates: dict[int | None, list[Offer]] = field(default_factory=dict, init=False)
+    _ordered: dict[Constraints, list[Ranked]] = field(default_factory=dict, init=False)
     _rankings: dict[tuple[Constraints, TrainingRecipe], Ranking] = field(
         default_factory=dict, init=False
     )
@@ -183,7 +184,14 @@ class Rankings:
             self._candidates[effective_batch] = listed
         return self._candidates[effective_batch]
 
-    def _ranking(self, constraints: Constraints, recipe: TrainingRecipe) -> Ranking:
+    def _in_order(self, constraints: Constraints) -> list[Ranked]:
+        """The candidates of all recipes with a figure to be ranked by, the best first."""
+        key = replace(constraints, all_recipes=True)
+        if key not in self._ordered:
+            self._ordered[key] = self._sorted(constraints)
+        return self._ordered[key]
+
+    def _sorted(self, constraints: Constraints) -> list[Ranked]:
         def order(candidate: Offer) -> tuple[float, int]:
             score = constraints.score(candidate)
             if candidate.is_inferred:
@@ -193,15 +201,22 @@ class Rankings:
             return score, -candidate.memory_bytes
 
         listed = self.serving(constraints.effective_batch)
-        allowed = [each for each in listed if constraints.allow_training(each, recipe)]
+        known = [each for each in listed if constraints.score(each) != -math.inf]
         failed_caps: dict[str, int] = {}
         for check in self.checks:
             if check.fails:
                 largest = max(check.budget_bytes, failed_caps.get(check.follows_trial, 0))
                 failed_caps[check.follows_trial] = largest
-        ranked = [
+        return [
             Ranked(candidate=candidate, least_bytes=_least_bytes(candidate, failed_caps))
-            for candidate in sorted(allowed, key=order, reverse=True)
+            for candidate in sorted(known, key=order, reverse=True)
+        ]
+
+    def _ranking(self, constraints: Constraints, recipe: TrainingRecipe) -> Ranking:
+        ranked = [
+            own
+            for own in self._in_order(constraints)
+            if constraints.allow_recipe(own.candidate.configuration.training_recipe, recipe)
         ]
         by_soundness = grouped(ranked, attrgetter("candidate.configuration.trains_wrongly"))
         # A tie-break compares speeds, so it says nothing about energy or price.

@@ -50,6 +50,7 @@ def decisions(
     """
     steps: dict[str, list[tuple[int, int]]] = {}
     numbers: dict[str, int] = {}
+    number_of: dict[int, int] = {}  # the same for a candidate that an earlier query decided on
     defaults = Defaults(results)
     # Whole queries only: half a table of decisions would hold wrong ones.
     room = max(1, limit // len(results.configurations))
@@ -64,10 +65,13 @@ def decisions(
         )
         ranking = results.rankings.under(constraints, recipe)
         for step in ranking.decision_steps():
-            decision = plain_decision(dataset, results, step.candidate, defaults)
-            decision["point"] = index_of.get(step.candidate.measured.trial_ids[0])
-            number = numbers.setdefault(json.dumps(decision), len(numbers))
-            listed.append((step.least_bytes, number))
+            # Rankings keep their candidates, so each is known by its identity.
+            if id(step.candidate) not in number_of:
+                decision = plain_decision(dataset, results, step.candidate, defaults)
+                decision["point"] = index_of.get(step.candidate.measured.trial_ids[0])
+                text = json.dumps(decision)
+                number_of[id(step.candidate)] = numbers.setdefault(text, len(numbers))
+            listed.append((step.least_bytes, number_of[id(step.candidate)]))
     return {"steps": steps, "candidates": list(map(json.loads, numbers))}
 
 

@@ -70,7 +70,8 @@ import pkgutil, sys
 for verb in sys.argv[1:]:
     pkgutil.resolve_name(f"orchestrator.{verb}:command_line")().format_help()
 heavy = {"jinja2", "matplotlib", "numpy", "pandas", "pyarrow", "ray", "rich", "torch"}
-print(sorted({*heavy, "transformers"} & {*sys.modules}))
+heavy |= {"transformers", "orchestrator.planning.plan", "orchestrator.planning.settings"}
+print(sorted(heavy & {*sys.modules}))
 """
     done = python("-c", program, *VERBS)
     assert (done.stdout, done.stderr) == ("[]\n", "")
