@@ -7,8 +7,10 @@ import pytest
 from jobs.spec import MeasureSpec, MemoryCap
 from tests.benchmarks.grids import make_spec
 
-SPEC = make_spec({"micro_batch": 4, "accumulation": 1})
-OTHER = {"isolation": "spawn", "memory_cap": MemoryCap(device_bytes=2**30), "steps": None}
+SPEC = replace(
+    make_spec({"micro_batch": 4, "accumulation": 1}), measure=MeasureSpec(relative_error=0.01)
+)
+OTHER = {"isolation": "fresh", "memory_cap": MemoryCap(device_bytes=2**30), "steps": None}
 
 
 def another(name: str) -> object:
