@@ -6,6 +6,8 @@ facts.py               the facts about a training that all dialects share
 axes.py                facts -> the values of our axes
 models.py, models.yaml the shapes of public models
 zero.py                DeepSpeed's configuration
+assembled.py           facts and a shape -> our configuration
+outcome.py             what became of each key
 translate.py           reads the keys of some files, and makes one configuration
 training_arguments.py  Hugging Face's TrainingArguments
 axolotl.py, llama_factory.py, ms_swift.py, trl.py, accelerate.py   the other trainers

@@ -146,8 +146,8 @@ def _offload(facts: Facts) -> str | None:
     if facts.get("fsdp_offload"):
         zero = {"stage": 3, "optimizer": "cpu", "parameters": "cpu"}
     stage = zero["stage"]
-    if stage is None:
-        return None
+    if stage is None or facts.get("deepspeed"):
+        return None  # a DeepSpeed file says it all
     # ZeRO-3 partitions weights that a quantized base or a fused loss reads whole.
     is_whole = (has_adapter(facts) and facts.get("bits")) or _loss(facts) not in (None, "plain")
     stage = min(int(stage), 2) if is_whole else int(stage)

@@ -10,6 +10,7 @@ from jobs.techniques import AXES
 from orchestrator.planning.base_arguments import CUSTOM
 from orchestrator.planning.dialects.axes import axes_of
 from orchestrator.planning.dialects.inverse import facts_of_value
+from orchestrator.planning.dialects.outcome import Entry
 from orchestrator.planning.dialects.registry import read_file
 from orchestrator.planning.dialects.rule import Rule
 from orchestrator.planning.dialects.text_edit import Edits, edited
@@ -42,17 +43,8 @@ def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
     """
     dialect, content = read_file(path)
     before = translate([(dialect, content)], folder=path.parent).facts
-    own = _choices(before)
-    wanted = {
-        axis: choices[axis]
-        for axis in AXES
-        if choices.get(axis, CUSTOM) not in (CUSTOM, own.get(axis))
-    }
-    facts: dict[str, Any] = {}
-    for axis, value in wanted.items():
-        facts |= facts_of_value(axis, value)
-    if "micro_batch" in facts:
-        facts["micro_batch"] //= before.get("rows_of_a_sample", 1)
+    wanted = _wanted(_choices(before), choices)
+    facts = _facts_of(wanted, before)
     is_command = path.suffix not in (".yaml", ".yml", ".json")
     edits = dict(_edits(_Own(dialect, content, before), facts, is_flat=is_command))
     for key in list(edits):
@@ -67,6 +59,24 @@ def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
             f"{axis}: {value}" for axis, value in wanted.items() if after.get(axis) != value
         ),
     )
+
+
+def _wanted(own: Mapping[str, Choice], choices: Mapping[str, Choice]) -> dict[str, Choice]:
+    """The choices that differ from the file's own."""
+    return {
+        axis: choices[axis]
+        for axis in AXES
+        if choices.get(axis, CUSTOM) not in (CUSTOM, own.get(axis))
+    }
+
+
+def _facts_of(wanted: Mapping[str, Choice], before: Mapping[str, Any]) -> dict[str, Any]:
+    facts: dict[str, Any] = {}
+    for axis, value in wanted.items():
+        facts |= facts_of_value(axis, value)
+    if "micro_batch" in facts:
+        facts["micro_batch"] //= before.get("rows_of_a_sample", 1)
+    return facts
 
 
 class _Own(NamedTuple):
@@ -96,20 +106,22 @@ def _edits(own: _Own, facts: Mapping[str, Any], *, is_flat: bool) -> Iterator[tu
             continue
         stating = [entry for entry, reading in stated if fact in reading.facts]
         for entry in stating:
-            rule = own.dialect.rows.get(entry.key, Rule())
-            their = _their_value(rule, fact, facts)
-            if rule.each and isinstance(entry.value, list):
-                kept = [item for item in entry.value if fact not in rule.read([item]).facts]
-                yield entry.key, kept
-            else:
-                done |= {} if their is _NO_VALUE else {fact: value}
-                yield entry.key, OFF if their is _NO_VALUE else their
+            their = _changed_value(own.dialect.rows.get(entry.key, Rule()), entry, fact, facts)
+            done |= {} if their is _NO_VALUE or isinstance(their, list) else {fact: value}
+            yield entry.key, OFF if their is _NO_VALUE else their
         if fact in done or (stating and value in _NOTHING):
             continue
         if found := _row_for(own, fact, facts, is_flat=is_flat):
             key, their, covered = found
             done |= covered
             yield key, their
+
+
+def _changed_value(rule: Rule, entry: Entry, fact: str, facts: Mapping[str, Any]) -> Any:
+    """The new value of a key that states another value of the fact; _NO_VALUE if it has none."""
+    if rule.each and isinstance(entry.value, list):
+        return [item for item in entry.value if fact not in rule.read([item]).facts]
+    return _their_value(rule, fact, facts)
 
 
 def _row_for(

@@ -57,6 +57,11 @@ def shape_of(model_id: str, *, with_images: bool | None = False) -> Shape | None
     return shape_of(model_id, with_images=None) if with_images else None
 
 
+def sees_images(model_id: str) -> bool:
+    """Whether the model takes images, by its name."""
+    return re.search(_SEES, _plain(model_id)) is not None
+
+
 def shape_from(config: Mapping[str, Any], source: str) -> Shape:
     """The shape that a model's config.json gives. Raises KeyError if it names no architecture."""
     architecture = str(config["model_type"])

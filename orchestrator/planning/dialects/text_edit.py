@@ -47,13 +47,19 @@ def _yaml_value(text: str, path: list[str], value: Any) -> str:
     lines = text.splitlines(keepends=True)
     start, end = _block(lines, path[0], 0, len(lines), indent="")
     if start is None:
-        new = {path[0]: value} if len(path) == 1 else {path[0]: {path[1]: value}}
+        new = {path[0]: value if len(path) == 1 else {path[1]: value}}
         ending = "" if text.endswith("\n") or not text else "\n"
         return f"{text}{ending}{_flow(new)}\n"
-    if len(path) == 1:
-        return "".join([*lines[:start], _line(lines[start], value), *lines[end:]])
-    inner = re.match(r"\s*", lines[start + 1])[0] if end > start + 1 else ""  # type: ignore[index]
-    first, last = _block(lines, path[1], start + 1, end, indent=inner) if inner else (None, 0)
+    if len(path) > 1:
+        return _inner_value(lines, start, end, path, value)
+    return "".join([*lines[:start], _line(lines[start], value), *lines[end:]])
+
+
+def _inner_value(lines: list[str], start: int, end: int, path: list[str], value: Any) -> str:
+    """With a value inside the mapping that the lines from ``start`` to ``end`` are."""
+    following = lines[start + 1] if end > start + 1 else ""
+    indent = following[: len(following) - len(following.lstrip())]
+    first, last = _block(lines, path[1], start + 1, end, indent=indent)
     if first is not None:
         return "".join([*lines[:first], _line(lines[first], value), *lines[last:]])
     # A mapping in braces, or without this key.
@@ -97,10 +103,7 @@ def _flow(mapping: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    return spelt_json(value) if isinstance(value, bool | list | dict) else str(value)
-
-
-def spelt_json(value: Any) -> str:
     """A value as a command line writes it."""
-    text = json.dumps(value)
-    return text if isinstance(value, bool) else f"'{text}'"
+    if isinstance(value, bool):
+        return json.dumps(value)
+    return f"'{json.dumps(value)}'" if isinstance(value, list | dict) else str(value)

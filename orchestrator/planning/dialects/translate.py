@@ -1,29 +1,19 @@
 """Reads files of other trainers, and makes one configuration of ours from what they say."""
 
 import fnmatch
-import math
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jobs.techniques import AXES
 from orchestrator.planning.arguments import argument_names, ignored_reason
-from orchestrator.planning.dialects import axes, models, zero
 from orchestrator.planning.dialects import facts as vocabulary
-from orchestrator.planning.dialects.rule import OFF, Reading, Rule, Verdict, as_is, aside, spelt
+from orchestrator.planning.dialects import models, zero
+from orchestrator.planning.dialects.assembled import configuration, local_file
+from orchestrator.planning.dialects.outcome import QUANTIZED, Entry, finished
+from orchestrator.planning.dialects.rule import Reading, Rule, Verdict, as_is, aside
 from orchestrator.planning.dialects.training_arguments import LOGS
 from orchestrator.storage.redaction import secret_paths
-
-IMAGE_SIZE = 448
-"""Side of random images for models that take any: a multiple of the patches of the Qwen families,
-which are 28 and 32 pixels after merging."""
-_QUANTIZED = re.compile(r"gptq|awq|aqlm|int4|bnb-?4bit|nf4|nvfp4|4bit")
-"""Words of a model's name that say in which format of few bits its weights are."""
-_ROWS = (".json", ".jsonl", ".parquet", ".csv", ".arrow")
-SAMPLES = 64
-"""Random samples of an epoch: more than any measurement of a large model takes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -45,20 +35,6 @@ class Dialect:
     """Beginning of a key -> the plugin without which the key has no effect."""
     whole: str = ""
     """The fact that the whole file is, instead of single keys."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
-    """One line of the table beside the written configuration."""
-
-    key: str
-    value: Any
-    verdict: Verdict
-    ours: str = ""
-    """The key of our configuration that it decides."""
-    taken: Any = None
-    """The value that it has there."""
-    why: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,35 +90,34 @@ def translate(
     ``model`` and ``model_config`` go before the files' own model. ``folder`` is that of the files,
     in which a path of a local data set is looked up.
     """
-    stated: dict[str, Any] = {}
-    assumed: dict[str, Any] = {}
-    entries: list[Entry] = []
-    for dialect, content in files:
-        assumed |= dialect.defaults
-        for entry, reading in entries_of(dialect, content):
-            entries.append(entry)
-            stated |= reading.facts
-    facts = {**assumed, **stated}
-    facts |= {"model": model} if model else {}
-    if (given := facts.pop("deepspeed", None)) is not None:
-        facts |= zero.facts_of(given, folder)
-    four_bits = _QUANTIZED.search(str(facts.get("model", "")).lower())
-    if four_bits and "bits" not in facts:
-        facts["bits"] = 4
+    assumed = {fact: value for one, _ in files for fact, value in one.defaults.items()}
+    read = [pair for dialect, content in files for pair in entries_of(dialect, content)]
+    stated = {fact: value for _, reading in read for fact, value in reading.facts.items()}
+    facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
-    missing = "" if shape else _what_is_missing(facts)
-    facts |= {"file": _local_file(facts.get("data"), folder)}
-    document = _document(facts, shape) if shape else {}
-    entries += _by_default({name: assumed[name] for name in assumed if name not in stated})
-    entries = [_finished(entry, facts, shape, document) for entry in entries]
-    entries = [one for one in entries if one.taken is not None or one.verdict != Verdict.DEFAULT]
+    document = configuration(facts, shape) if shape else {}
+    defaults = {fact: value for fact, value in assumed.items() if fact not in stated}
+    entries = [*(entry for entry, _ in read), *_by_default(defaults)]
+    entries = [finished(entry, facts, shape, document) for entry in entries]
     return Translation(
         dialects=tuple(dialect.name for dialect, _ in files),
-        entries=tuple(entries),
+        entries=tuple(
+            one for one in entries if one.taken is not None or one.verdict != Verdict.DEFAULT
+        ),
         document=document,
         facts=facts,
-        missing=missing,
+        missing="" if shape else _what_is_missing(facts),
     )
+
+
+def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
+    """The facts with what follows from the files that they name, and from the model's name."""
+    complete = {**facts, "file": local_file(facts.get("data"), folder)}
+    if (given := complete.pop("deepspeed", None)) is not None:
+        complete |= zero.facts_of(given, folder)
+    if QUANTIZED.search(str(facts.get("model", "")).lower()):
+        complete.setdefault("bits", 4)
+    return complete
 
 
 def _by_default(assumed: Mapping[str, Any]) -> Iterator[Entry]:
@@ -170,78 +145,6 @@ def _what_is_missing(facts: Mapping[str, Any]) -> str:
     return (
         f"the shape of {facts['model']} is not known here: give its config.json with --model-config"
     )
-
-
-def _document(facts: Mapping[str, Any], shape: models.Shape) -> dict[str, Any]:
-    task = facts.get("task") or shape.task
-    if task == "image-text-to-text" and shape.task != task:
-        task = shape.task  # of images, only the texts are left
-    layers = shape.config.get("num_hidden_layers")
-    document: dict[str, Any] = {
-        "model": {"task": task, "architecture": shape.architecture, "config": dict(shape.config)},
-        "data": _data(facts, task, shape),
-        "axes": axes.axes_of({**facts, "task": task, "layers": layers}),
-    }
-    if arguments := vocabulary.below(facts, "arguments"):
-        document["training_arguments"] = arguments
-    if facts.get("deepspeed") is not None:
-        document["deepspeed"] = facts["deepspeed"]
-        document["axes"].pop("offload", None)
-    if isinstance(facts.get("seed"), int):
-        document["measure"] = {"seed": facts["seed"]}
-    return document
-
-
-def _local_file(given: Any, folder: Path) -> str | None:
-    """The first of the data sets that is a file here."""
-    for item in given if isinstance(given, list) else [given]:
-        name = item.get("path") if isinstance(item, Mapping) else item
-        path = folder / str(name).partition("#")[0]
-        if path.suffix in _ROWS and path.is_file():
-            return str(path.resolve())
-    return None
-
-
-def _data(facts: Mapping[str, Any], task: str, shape: models.Shape) -> dict[str, Any]:
-    length = facts.get("length")
-    if facts.get("file"):
-        rows = {"path": facts["file"], "tokenizer": facts.get("model"), "max_length": length}
-        return {"file": {key: value for key, value in rows.items() if value is not None}}
-    synthetic: dict[str, Any] = {"sequence_length": length} if isinstance(length, int) else {}
-    if task == "image-text-to-text" and "image_size" not in shape.config.get("vision_config", ()):
-        pixels = facts.get("image_pixels", IMAGE_SIZE**2)
-        size = facts.get("image_size") or math.isqrt(int(pixels))
-        synthetic["image_size"] = size
-    return {"synthetic": {**synthetic, "samples": SAMPLES}}
-
-
-def _finished(
-    entry: Entry, facts: Mapping[str, Any], shape: models.Shape | None, document: Mapping[str, Any]
-) -> Entry:
-    """The entry with the value that its key has in the written configuration."""
-    if entry.ours == "model" and shape is not None:
-        why = shape.source
-        if facts.get("task") == "image-text-to-text" and shape.task != "image-text-to-text":
-            why += ", a model of texts: images and their tower are left out"
-        if quantized := _QUANTIZED.search(str(entry.value).lower()):
-            why += f"; {quantized[0]} weights become a 4-bit base of bitsandbytes under an adapter"
-        is_exact = shape.is_exact and why == shape.source
-        verdict = Verdict.TAKEN if is_exact else Verdict.NEAREST
-        return replace(entry, verdict=verdict, taken=shape.architecture, why=why)
-    if not entry.ours or ", " in entry.ours or not document:
-        return entry
-    found: Any = document
-    for part in entry.ours.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    if entry.ours == "data" and facts.get("file"):
-        return replace(entry, verdict=Verdict.TAKEN, taken=found, why="the file is here")
-    if found is None and entry.verdict is Verdict.TAKEN:
-        axis = AXES.get(entry.ours.removeprefix("axes."))
-        if axis is not None and spelt(entry.value) in ("full", *OFF):
-            return replace(entry, taken=axis.default)
-        why = "has no effect beside the other keys"
-        return replace(entry, verdict=Verdict.ASIDE, ours="", why=why)
-    return replace(entry, taken=found)
 
 
 def _flat(dialect: Dialect, content: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:

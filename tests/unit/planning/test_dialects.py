@@ -275,6 +275,13 @@ def test_only_changed_keys_of_a_yaml_file_change(tmp_path):
     assert result.not_written == ("compile: inductor_regional",)
 
 
+def test_a_key_inside_a_block_changes_alone(tmp_path):
+    block = "gradient_checkpointing_kwargs:\n  use_reentrant: false  # mine\n  other: 1"
+    text = AXOLOTL.replace("gradient_checkpointing_kwargs: {use_reentrant: false}", block)
+    result = changed(tmp_path, "mine.yml", text, activations="checkpoint_reentrant")
+    assert result.text == text.replace("use_reentrant: false", "use_reentrant: true")
+
+
 def test_missing_keys_are_added_in_the_words_of_the_dialect(tmp_path):
     more = {"activations": "keep", "optimizer": "adamw_bnb_8bit"}
     factory = changed(tmp_path, "mine.yaml", FACTORY, **more)

@@ -1,0 +1,65 @@
+"""Facts and the shape of a model -> our configuration, as its YAML holds it."""
+
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from orchestrator.planning.dialects import axes
+from orchestrator.planning.dialects import facts as vocabulary
+from orchestrator.planning.dialects.models import Shape
+
+_IMAGES = "image-text-to-text"
+IMAGE_SIZE = 448
+"""Side of random images for models that take any: a multiple of the patches of the Qwen families,
+which are 28 and 32 pixels after merging."""
+SAMPLES = 64
+"""Random samples of an epoch: more than any measurement of a large model takes."""
+_ROWS = (".json", ".jsonl", ".parquet", ".csv", ".arrow")
+
+
+def configuration(facts: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+    """The configuration. A task with images is one of texts if the shape takes none."""
+    task = facts.get("task") or shape.task
+    if task == _IMAGES:
+        task = shape.task
+    layers = shape.config.get("num_hidden_layers")
+    document: dict[str, Any] = {
+        "model": {"task": task, "architecture": shape.architecture, "config": dict(shape.config)},
+        "data": _data(facts, task, shape),
+        "axes": axes.axes_of({**facts, "task": task, "layers": layers}),
+    }
+    return document | _beside(facts)
+
+
+def _beside(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The sections beside model, data and axes."""
+    sections = {
+        "training_arguments": vocabulary.below(facts, "arguments"),
+        "deepspeed": facts.get("deepspeed"),
+        "measure": {"seed": facts["seed"]} if isinstance(facts.get("seed"), int) else {},
+    }
+    return {name: section for name, section in sections.items() if section}
+
+
+def local_file(given: Any, folder: Path) -> str | None:
+    """The first of the data sets that is a file here."""
+    for item in given if isinstance(given, list) else [given]:
+        name = item.get("path") if isinstance(item, Mapping) else item
+        path = folder / str(name).partition("#")[0]
+        if path.suffix in _ROWS and path.is_file():
+            return str(path.resolve())
+    return None
+
+
+def _data(facts: Mapping[str, Any], task: str, shape: Shape) -> dict[str, Any]:
+    length = facts.get("length")
+    if facts.get("file"):
+        rows = {"path": facts["file"], "tokenizer": facts.get("model"), "max_length": length}
+        return {"file": {key: value for key, value in rows.items() if value is not None}}
+    synthetic: dict[str, Any] = {"sequence_length": length} if isinstance(length, int) else {}
+    if task == _IMAGES and "image_size" not in shape.config.get("vision_config", ()):
+        pixels = facts.get("image_pixels", IMAGE_SIZE**2)
+        size = facts.get("image_size") or math.isqrt(int(pixels))
+        synthetic["image_size"] = size
+    return {"synthetic": {**synthetic, "samples": SAMPLES}}
