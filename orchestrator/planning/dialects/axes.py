@@ -6,8 +6,6 @@ from typing import Any
 
 from orchestrator.planning.dialects.facts import Facts, below
 
-_WORKERS = (0, 1, 2, 4)
-"""The numbers of workers that the axis dataloader has values for."""
 
 
 def axes_of(facts: Facts) -> dict[str, Any]:
@@ -130,8 +128,7 @@ def _dataloader(facts: Facts) -> str | None:
     workers = facts.get("workers")
     if not isinstance(workers, int):
         return "unpinned" if facts.get("pin_memory") is False else None
-    nearest = max((number for number in _WORKERS if number <= workers), default=0)
-    return f"workers_{nearest}" if nearest else "main_process"
+    return f"workers_{workers}" if workers else "main_process"
 
 
 def _loop(facts: Facts) -> Any:

@@ -75,6 +75,7 @@ _LIGER = {
 _PACKED = "random rows of the full length stand for packed ones, without attention's row borders"
 PACKED = Rule(nearest={"true": ({"packed": True}, _PACKED)})
 ROWS_OF_DATA = as_is("data", "random rows of the full length, because the data set is not here")
+_WORKERS = "the axis dataloader has 0, 1, 2 or 4 workers"
 FSDP_OFFLOAD = Rule(
     nearest={"true": ({"fsdp_offload": True}, "DeepSpeed's offload; FSDP's is for several GPUs")}
 )
@@ -100,7 +101,11 @@ ROWS: Mapping[str, Rule] = {
     "torch_compile": as_is("compile"),
     "torch_compile_backend": as_is("compile.backend"),
     "torch_compile_mode": as_is("compile.mode"),
-    "dataloader_num_workers": as_is("workers"),
+    "dataloader_num_workers": one_of(
+        "workers",
+        {str(number): number for number in (0, 1, 2, 4)},
+        {"3": (2, _WORKERS), **{str(number): (4, _WORKERS) for number in range(5, 129)}},
+    ),
     "dataloader_pin_memory": as_is("pin_memory"),
     "dataloader_prefetch_factor": aside("the axis dataloader sets it beside the workers"),
     "dataloader_persistent_workers": aside("the axis dataloader sets it beside the workers"),
