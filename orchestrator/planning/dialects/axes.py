@@ -7,7 +7,6 @@ from typing import Any
 from orchestrator.planning.dialects.facts import Facts, below
 
 
-
 def axes_of(facts: Facts) -> dict[str, Any]:
     """Axis -> its value, for every axis that the facts decide. ``layers`` among the facts is the
     number of the model's layers."""
