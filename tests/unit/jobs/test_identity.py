@@ -16,7 +16,9 @@ OTHER = {"isolation": "fresh", "memory_cap": MemoryCap(device_bytes=2**30), "ste
 def another(name: str) -> object:
     """A value of a measured field that differs from its default."""
     value = getattr(MeasureSpec(), name)
-    return OTHER.get(name, not value if isinstance(value, bool) else value + 1 if value else 0.5)
+    if name in OTHER:
+        return OTHER[name]
+    return not value if isinstance(value, bool) else value + 0.5
 
 
 @pytest.mark.parametrize("name", [field.name for field in fields(MeasureSpec)])
