@@ -1,0 +1,83 @@
+"""The figures of the trackers are the right readings, in the units of their columns."""
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from jobs.node import memory_cap
+from jobs.trackers import host
+from jobs.trackers.cuda_allocator import Allocator
+from jobs.trackers.sources.gpu_sensors import GpuSensors
+from jobs.trackers.tracker import Moment
+
+
+class Sensors:
+    """A SIMULATED GPU that draws 500 W and warms up; one reading a second."""
+
+    NVMLError = RuntimeError
+    NVML_CLOCK_SM, NVML_TEMPERATURE_GPU = 1, 0
+    nvmlClocksThrottleReasonSwPowerCap = 4
+    seconds = 0.0
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> float:
+        return 7_000_000 + 500_000 * self.seconds  # millijoules
+
+    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
+        return SimpleNamespace(gpu=10 * self.seconds, memory=99)
+
+    def nvmlDeviceGetClockInfo(self, handle: str, clock: int) -> float:
+        return (0, 1_900 + self.seconds)[clock]
+
+    def nvmlDeviceGetTemperature(self, handle: str, sensor: int) -> float:
+        return (60 - self.seconds, 0)[sensor]
+
+    def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: str) -> int:
+        return 4 + 1 if self.seconds < 2 else 1
+
+
+def test_sensors_give_joules_means_and_the_highest_temperature(monkeypatch):
+    nvml = Sensors()
+    monkeypatch.setattr("jobs.trackers.sources.series.time.perf_counter", lambda: nvml.seconds)
+    sensors = GpuSensors(nvml, "GPU-0")
+    for second in range(6):
+        nvml.seconds = float(second)
+        sensors.read()
+    assert sensors.between(1.0, 4.0) == {
+        "energy_joules": pytest.approx(1_500.0),
+        "gpu_utilization_percent": pytest.approx(25.0),
+        "gpu_sm_clock_mhz": pytest.approx(1_902.5),
+        "gpu_temperature_celsius": 59,
+        "gpu_power_capped_share": pytest.approx(0.25),
+    }
+
+
+def test_allocator_has_the_peaks_of_the_training_alone(monkeypatch):
+    stats = {"allocated_bytes.all.peak": 90, "reserved_bytes.all.peak": 100, "num_alloc_retries": 2}
+    allocated = iter([40, 50])
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: next(allocated))
+    monkeypatch.setattr(torch.cuda, "memory_stats", lambda: dict(stats))
+
+    monkeypatch.setattr(memory_cap, "limit_bytes", lambda: 80)
+
+    def restarted() -> None:
+        stats.update({"allocated_bytes.all.peak": 60, "reserved_bytes.all.peak": 70})
+
+    monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", restarted)
+    tracker = Allocator()
+    for moment in (Moment.CONTEXT, Moment.MODEL, Moment.TRAIN_BEGIN, Moment.TRAIN_END):
+        tracker.at(moment, 0.0)
+    assert tracker.measurements() == {
+        "peak_allocated_bytes": 60,
+        "peak_reserved_bytes": 70,
+        "model_allocated_bytes": 40,
+        "allocator_retries": 2,
+        "allocator_limit_bytes": 80,
+    }
+
+
+def test_host_has_bytes_where_the_kernel_counts_kib(monkeypatch):
+    monkeypatch.setattr(host, "kernel_value", lambda path, key: f"{3_000:8d} kB")
+    assert host.Host().measurements()["host_peak_resident_bytes"] == 3_072_000
