@@ -41,9 +41,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
     if options.gpu is None:
-        predictions = on_all_cards(config, trials, options.memory, prices)
+        predictions = on_all_cards(config, trials, options.memory, prices, _show)
     else:
-        predictions = predicted(config, trials, options.gpu)
+        predictions = predicted(config, trials, options.gpu, _show)
     if options.output is not None:
         from orchestrator.storage.tables.predictions import write_predictions
 
@@ -55,6 +55,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if trials and all(prediction.device is None for prediction in predictions.predictions):
         return cli.EXIT_FAILURE
     return cli.EXIT_OK
+
+
+def _show(done: int, trials: int) -> None:
+    """One line on a terminal's stderr, which the next one overwrites."""
+    if sys.stderr.isatty():
+        end = "\n" if done == trials else ""
+        print(f"\r{done} of {trials} trials predicted", end=end, file=sys.stderr, flush=True)
 
 
 def _size_text(text: str) -> str:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jobs.spec import TrialSpec
     from orchestrator.planning.settings import SweepConfig
     from orchestrator.prediction.cards import OnCards
+    from orchestrator.prediction.estimator import Watch
     from orchestrator.prediction.gpus import Gpu
     from orchestrator.prediction.prediction import Prediction
     from orchestrator.storage.prices import Price
@@ -52,19 +53,22 @@ def predict(
     return predicted(checked, chosen, gpu) if gpu else on_all_cards(checked, chosen, memory)
 
 
-def predicted(config: SweepConfig, trials: Sequence[TrialSpec], gpu: str) -> Predictions:
+def predicted(
+    config: SweepConfig, trials: Sequence[TrialSpec], gpu: str, watch: Watch | None = None
+) -> Predictions:
     """As ``predict``, for trials of a checked configuration.
 
     Raises ValueError if the GPU has no constants.
     """
     from orchestrator.prediction.estimator import predict as estimate
+    from orchestrator.prediction.estimator import unwatched
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
 
     constants = load_gpu(gpu)
     # torch and transformers are imported in here, so that they see no GPU.
     with without_gpus():
-        predictions = tuple(estimate(trials, constants))
+        predictions = tuple(estimate(trials, constants, watch or unwatched))
     return Predictions(config=config, gpu=constants.name, predictions=predictions)
 
 
@@ -73,19 +77,21 @@ def on_all_cards(
     trials: Sequence[TrialSpec],
     memory: Sequence[str] = (),
     prices: Mapping[str, Price] = MappingProxyType({}),
+    watch: Watch | None = None,
 ) -> Predictions:
     """As ``predict`` without ``gpu``, for trials of a checked configuration.
 
     ``prices`` are those of ``orchestrator.storage.prices``.
     """
     from orchestrator.prediction.cards import on_cards
+    from orchestrator.prediction.estimator import unwatched
     from orchestrator.prediction.gpus import card_of_size, known_cards
     from orchestrator.prediction.libraries import without_gpus
 
     cards = [*known_cards(), *(card_of_size(size_bytes(text), text) for text in memory)]
     cards.sort(key=lambda card: card.total_bytes)
     with without_gpus():
-        answers = tuple(on_cards(trials, cards))
+        answers = tuple(on_cards(trials, cards, watch or unwatched))
     return Predictions(
         config=config,
         gpu="h200",

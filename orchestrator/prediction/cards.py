@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from jobs.spec import TrialSpec
-from orchestrator.prediction.estimator import predict_on
+from orchestrator.prediction.estimator import Watch, predict_on, unwatched
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu, load_gpu
 from orchestrator.prediction.prediction import Figure, Fit, Prediction
 
@@ -39,12 +39,14 @@ class OnCards:
         return next((name for name, own in self.fits.items() if own.fit == "yes"), None)
 
 
-def on_cards(trials: Sequence[TrialSpec], cards: Iterable[Gpu]) -> list[OnCards]:
+def on_cards(
+    trials: Sequence[TrialSpec], cards: Iterable[Gpu], watch: Watch = unwatched
+) -> list[OnCards]:
     """Each trial, in order, on each card."""
     ordered = sorted(cards, key=lambda card: card.total_bytes)
     representatives = [load_gpu(name) for name in REPRESENTATIVES.values()]
     answers = []
-    for spec, own in zip(trials, predict_on(trials, representatives), strict=True):
+    for spec, own in zip(trials, predict_on(trials, representatives, watch), strict=True):
         by_kernels = dict(zip(REPRESENTATIVES, own, strict=True))
         fits = {card.name: card_fit(spec, by_kernels[card.kernels], card) for card in ordered}
         answers.append(OnCards(prediction=own[0], fits=fits))

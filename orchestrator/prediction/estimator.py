@@ -4,7 +4,7 @@ import json
 import logging
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
 
 from jobs.spec import TrialSpec, to_json
@@ -19,19 +19,30 @@ _UNTRACED_ARGUMENTS = (*UPDATE_ARGUMENTS, *_BATCH_ARGUMENTS, "tf32")
 _UNTRACED_PREFIXES = ("dataloader_", "logging_")
 
 
-def predict(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
+Watch = Callable[[int, int], object]
+"""Called with how many trials are predicted, and how many there are."""
+
+
+def unwatched(done: int, trials: int) -> None:
+    """The ``Watch`` of a caller that shows no progress."""
+
+
+def predict(trials: Sequence[TrialSpec], gpu: Gpu, watch: Watch = unwatched) -> list[Prediction]:
     """Predictions in the order of the trials. Output of libraries goes to stderr."""
-    return [own for (own,) in predict_on(trials, [gpu])]
+    return [own for (own,) in predict_on(trials, [gpu], watch)]
 
 
-def predict_on(trials: Sequence[TrialSpec], gpus: Sequence[Gpu]) -> list[list[Prediction]]:
+def predict_on(
+    trials: Sequence[TrialSpec], gpus: Sequence[Gpu], watch: Watch = unwatched
+) -> list[list[Prediction]]:
     """For each trial, in order, its predictions by the constants of each GPU."""
+    by_id: dict[str, list[Prediction]] = {}
+    watch(0, len(trials))
     with _quiet_libraries():
-        by_id = {
-            own[0].trial_id: own
-            for group in sharing_traces(trials)
-            for own in predictions(group, gpus)
-        }
+        for group in sharing_traces(trials):
+            for own in predictions(group, gpus):
+                by_id[own[0].trial_id] = own
+                watch(len(by_id), len(trials))
     return [by_id[trial.trial_id] for trial in trials]
 
 

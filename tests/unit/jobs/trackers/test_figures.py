@@ -55,9 +55,9 @@ def test_sensors_give_joules_means_and_the_highest_temperature(monkeypatch):
 
 def test_allocator_has_the_peaks_of_the_training_alone(monkeypatch):
     stats = {"allocated_bytes.all.peak": 90, "reserved_bytes.all.peak": 100, "num_alloc_retries": 2}
-    allocated = iter([40, 50])
+    allocated = {"bytes": 0}
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: next(allocated))
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: allocated["bytes"])
     monkeypatch.setattr(torch.cuda, "memory_stats", lambda: dict(stats))
 
     monkeypatch.setattr(memory_cap, "limit_bytes", lambda: 80)
@@ -68,6 +68,7 @@ def test_allocator_has_the_peaks_of_the_training_alone(monkeypatch):
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", restarted)
     tracker = Allocator()
     for moment in (Moment.CONTEXT, Moment.MODEL, Moment.TRAIN_BEGIN, Moment.TRAIN_END):
+        allocated["bytes"] += 20
         tracker.at(moment, 0.0)
     assert tracker.measurements() == {
         "peak_allocated_bytes": 60,
