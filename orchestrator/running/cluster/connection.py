@@ -69,7 +69,7 @@ def _ray_at(address: str) -> Iterator[None]:
             return
         with temporary_folder() as folder:
             try:
-                with watched_start() as started:
+                with watched_start(folder) as started:
                     _join(address, guard, folder)
                     started.is_started = True
                     yield

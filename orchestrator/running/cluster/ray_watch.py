@@ -7,6 +7,7 @@ with its head. Every record that has arrived is on disk by then.
 
 import contextlib
 import os
+import shutil
 import sys
 import tempfile
 import threading
@@ -106,13 +107,16 @@ class Head:
 
 
 @contextlib.contextmanager
-def watched_start() -> Iterator[StartedRay]:
-    """End this process if the Ray that starts in the context, entered before, is lost meanwhile."""
+def watched_start(folder: str) -> Iterator[StartedRay]:
+    """End this process if the Ray that starts in the context, entered before, is lost meanwhile.
+
+    Ray's session is in ``folder``. Its logs are kept if it could not start.
+    """
     started = StartedRay()
 
     def sentence(loss: str) -> str:
         if not started.is_started:
-            return f"Ray could not be started here: {loss}; try again"
+            return f"Ray could not be started here: {loss}; {kept_logs(Path(folder))}try again"
         return (
             f"the Ray that was started here was lost: {loss}, and nothing can join it; the same"
             " command with --resume goes on"
@@ -120,6 +124,17 @@ def watched_start() -> Iterator[StartedRay]:
 
     with _watched(started.loss, sentence):
         yield started
+
+
+def kept_logs(folder: Path) -> str:
+    """Where the logs of a session that is removed are now, in words; empty if it has none."""
+    with contextlib.suppress(OSError):
+        logs = next(folder.glob("session_*/logs"), None)
+        if logs is not None:
+            kept = tempfile.mkdtemp(prefix="ray-logs-")
+            shutil.copytree(logs, kept, dirs_exist_ok=True)
+            return f"its logs are in {kept}; "
+    return ""
 
 
 @contextlib.contextmanager

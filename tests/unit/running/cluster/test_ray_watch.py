@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.running.cluster.ray_watch import GCS_SECONDS, HANG_SECONDS, StartedRay
+from orchestrator.running.cluster.ray_watch import (
+    GCS_SECONDS,
+    HANG_SECONDS,
+    StartedRay,
+    kept_logs,
+)
 from tests.support.clock import Clock
 from tests.support.commands import python
 
@@ -85,7 +91,7 @@ def test_gcs_that_does_not_start_is_a_loss(ray, clock):
 LOST = """
 import subprocess, sys, time
 from orchestrator.running.cluster.ray_watch import watched_start
-with watched_start() as ray:
+with watched_start("none") as ray:
     child = subprocess.Popen([sys.argv[1], "60"])
     other = subprocess.Popen(["sleep", "60"])
     print(other.pid, flush=True)
@@ -103,3 +109,15 @@ def test_loss_ends_the_process_with_a_sentence_and_all_it_started(raylet, tmp_pa
     assert "Traceback" not in done.stderr
     other = int(done.stdout)
     assert not psutil.pid_exists(other) or psutil.Process(other).status() == psutil.STATUS_ZOMBIE
+
+
+def test_logs_of_a_ray_that_could_not_start_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert kept_logs(tmp_path / "ray") == ""
+    logs = tmp_path / "ray" / "session_2026-11-27" / "logs"
+    logs.mkdir(parents=True)
+    (logs / "raylet.err").write_text("no room")
+    sentence = kept_logs(tmp_path / "ray")
+    shutil.rmtree(tmp_path / "ray")
+    kept = Path(sentence.removeprefix("its logs are in ").removesuffix("; "))
+    assert (kept / "raylet.err").read_text() == "no room"
