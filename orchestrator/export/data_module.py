@@ -17,6 +17,7 @@ FILE_NAME = "measured_data.py"
 _MODULES = (
     "data_files.py",
     "spec/model_and_data.py",
+    "data_lines.py",
     "trial/data/recognition.py",
     "trial/data/class_labels.py",
     "trial/data/collators.py",
