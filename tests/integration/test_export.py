@@ -163,20 +163,16 @@ TINY = {
     "intermediate_size": 64,
 }
 TEXT = {**TINY, "vocab_size": 128}
-MODELS: Mapping[str, ModelSpec] = {
-    "sequence-classification": ModelSpec(
-        task="sequence-classification", architecture="bert", config=TEXT
-    ),
-    "token-classification": ModelSpec(
-        task="token-classification", architecture="bert", config=TEXT
-    ),
-    "causal-lm": ModelSpec(task="causal-lm", architecture="llama", config=TEXT),
-    "masked-lm": ModelSpec(task="masked-lm", architecture="bert", config=TEXT),
-    "image-classification": ModelSpec(
-        task="image-classification",
-        architecture="vit",
-        config={**TINY, "image_size": 32, "patch_size": 16},
-    ),
+CONFIGS: Mapping[Task, tuple[str, dict[str, Any]]] = {
+    "sequence-classification": ("bert", TEXT),
+    "token-classification": ("bert", TEXT),
+    "causal-lm": ("llama", TEXT),
+    "masked-lm": ("bert", TEXT),
+    "image-classification": ("vit", {**TINY, "image_size": 32, "patch_size": 16}),
+}
+MODELS = {
+    task: ModelSpec(task=task, architecture=architecture, config=config)
+    for task, (architecture, config) in CONFIGS.items()
 }
 
 

@@ -36,11 +36,7 @@ class Sweep:
     """A sweep of the given trials in a folder, without its command line."""
 
     def __init__(
-        self,
-        folder: Path,
-        trials: Iterable[TrialSpec],
-        *,
-        session: type[Session] = Session,
+        self, folder: Path, trials: Iterable[TrialSpec], *, session: type[Session] = Session
     ) -> None:
         self.trials = list(trials)
         self.observer = Recorder()
@@ -73,11 +69,7 @@ def good_trials(count: int) -> list[TrialSpec]:
 @pytest.mark.usefixtures("ray_session")
 def test_faulty_trials_have_their_records_and_harm_no_other(tmp_path):
     good = good_trials(3)
-    faulty = {
-        "kill": Outcome.CRASHED,
-        "exit_silently": Outcome.CRASHED,
-        "hang": Outcome.TIMED_OUT,
-    }
+    faulty = {"kill": Outcome.CRASHED, "exit_silently": Outcome.CRASHED, "hang": Outcome.TIMED_OUT}
     bad = [with_fault(build_tiny_spec(timeout_seconds=3.0), fault) for fault in faulty]
     swept = Sweep(tmp_path, [trial for pair in zip(good, bad, strict=True) for trial in pair])
     records = swept.run(trainable=LightSlotTrainable)

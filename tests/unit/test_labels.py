@@ -60,9 +60,7 @@ def test_labels_of_a_shipped_config_stand_for_one_trial_each(path):
     assert len(set(labels)) == len(labels)
 
 
-def test_label_of_a_subset_names_the_axis_on_which_other_trials_have_the_default(
-    tmp_path,
-):
+def test_label_of_a_subset_names_the_axis_on_which_other_trials_have_the_default(tmp_path):
     path = tmp_path / "sweep.yaml"
     path.write_text(
         "model: {task: causal-lm, architecture: llama, config: {}}\n"

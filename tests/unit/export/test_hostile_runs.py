@@ -15,15 +15,7 @@ import pytest
 import yaml
 from markdown_it import MarkdownIt
 
-from jobs.spec import (
-    DatasetFile,
-    DataSpec,
-    Hook,
-    LibrarySettings,
-    ModelSpec,
-    TrialSpec,
-    UserCode,
-)
+from jobs.spec import DatasetFile, DataSpec, Hook, LibrarySettings, ModelSpec, TrialSpec, UserCode
 from orchestrator.export import NotExportableError, export
 from tests.hostile.runs import PYTHON, SHELL_AND_YAML, TEMPLATES
 from tests.support.guarded_export import CANARY, run_guarded

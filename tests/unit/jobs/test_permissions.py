@@ -39,28 +39,20 @@ def start(
 
 SPEC = build_tiny_spec()
 HUB_ATTENTION = {"attn_implementation": "kernels-community/flash-attn2"}
+OPTIONS = ("--trust-remote-code", "--allow-own-code")
 OWN_CODE = UserCode(callbacks=("os:abort",), folder="/stranger")
 
 
 @pytest.mark.parametrize(
-    ("spec", "option", "other"),
+    ("spec", "options"),
     [
-        (
-            replace(SPEC, model=replace(SPEC.model, trust_remote_code=True)),
-            "--trust-remote-code",
-            "--allow-own-code",
-        ),
-        (
-            replace(SPEC, settings=replace(SPEC.settings, model_kwargs=HUB_ATTENTION)),
-            "--trust-remote-code",
-            "--allow-own-code",
-        ),
-        (replace(SPEC, own_code=OWN_CODE), "--allow-own-code", "--trust-remote-code"),
+        (replace(SPEC, model=replace(SPEC.model, trust_remote_code=True)), OPTIONS),
+        (replace(SPEC, settings=replace(SPEC.settings, model_kwargs=HUB_ATTENTION)), OPTIONS),
+        (replace(SPEC, own_code=OWN_CODE), OPTIONS[::-1]),
     ],
 )
-def test_main_runs_foreign_code_with_its_option_only(
-    spec, option, other, tmp_path, monkeypatch, capsys
-):
+def test_main_runs_foreign_code_with_its_option_only(spec, options, tmp_path, monkeypatch, capsys):
+    option, other = options
     record = json.dumps({"spec": to_json(spec), "outcome": "ok"})
     with pytest.raises(SystemExit) as ended:
         start(record, tmp_path, monkeypatch, other)

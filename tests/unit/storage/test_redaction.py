@@ -10,6 +10,7 @@ import pytest
 from orchestrator.reporting.publish import publish
 from orchestrator.storage.redaction import REDACTED, redacted, secret_paths
 from orchestrator.storage.run_folder import RunFolder
+from tests.support.commands import ROOT
 from tests.support.records import make_record
 
 SECRET = "hunter2-planted"
@@ -59,22 +60,9 @@ def test_secrets_of_an_earlier_versions_run_reach_no_table(tmp_path):
     assert SECRET not in (tmp_path / "report.html").read_text()
 
 
-@pytest.mark.parametrize(
-    "harmless",
-    [
-        {"pad_token_id": 0, "num_key_value_heads": 2, "max_new_tokens": 8, "tokenizer": "bert"},
-        {"eos_token": "!", "mask_token_id": 3, "sep_token": "</s>"},
-        {"pad_token": "<pad>", "mask_token": "[MASK]", "path": "/data/monkey.parquet"},
-        {"target_modules": ["key", "query"], "url": "https://host/x?split=train&rows=10"},
-        {"command": "python -m orchestrator.sweep a.yaml --output runs/x --time-budget 5m"},
-        {"at": "user@host", "keep": None, "use_secrets": False},
-        {"url": "http://localhost:5000/models@2", "note": "the key: a larger batch"},
-        {"label": "batch 4 · token: 8", "name": "monkey", "tokens": 5, "secretary": "x"},
-        {"adapter": "prompt_tuning(num_virtual_tokens=8,prompt_tuning_init=random)"},
-    ],
-)
-def test_harmless_values_stay(harmless):
-    assert redacted(harmless) == harmless
+def test_harmless_values_stay():
+    for line in (ROOT / "tests/golden/harmless.jsonl").read_text().splitlines():
+        assert redacted(json.loads(line)) == json.loads(line)
 
 
 @pytest.mark.parametrize(

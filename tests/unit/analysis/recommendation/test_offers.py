@@ -33,7 +33,7 @@ def test_candidates_infer_more_accumulation_and_add_the_gradients():
     (candidate,) = candidates([make(4, 1, **KNOWN)], 16)
     assert (candidate.basis, candidate.accumulation) == (Basis.LESS_ACCUMULATION, 4)
     assert (candidate.extra_bytes, candidate.memory_bytes) == (40, 1040)
-    assert candidate.has_bounds
+    assert (candidate.effective_batch, candidate.has_bounds) == (16, True)
 
 
 @pytest.mark.parametrize(

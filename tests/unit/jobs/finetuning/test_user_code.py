@@ -64,23 +64,11 @@ def test_digest_of_a_mistake_is_a_sentence(name, sentence, own):
         source_digest(replace(own, trainer=name))
 
 
-@pytest.mark.parametrize(
-    ("text", "is_name"),
-    [
-        ("my_package.train:MyTrainer", True),
-        ("train:Mine", True),
-        ("train", False),
-        ("train:Mine.inner", False),
-        ("train:import", False),
-        ("os;import evil:x", False),
-        ("train:x\nimport os", False),
-        ("tráin:Mine", False),
-        ("a" * 300 + ":Mine", False),
-        (None, False),
-    ],
-)
-def test_is_object_name_takes_plain_names_only(text, is_name):
-    assert is_object_name(text) is is_name
+def test_is_object_name_takes_plain_names_only():
+    assert all(map(is_object_name, ("my_package.train:MyTrainer", "train:Mine")))
+    others = "train|train:Mine.inner|train:import|os;import evil:x|train:x\nimport os|tráin:Mine"
+    for text in (*others.split("|"), "a" * 300 + ":Mine", None):
+        assert not is_object_name(text), text
 
 
 SOURCE = """
