@@ -37,7 +37,7 @@ _TECHNIQUES = (
     # A mask keeps compiled models from fused attention: up to 2.3 times the memory was recorded.
     _Technique(hooks=("compiler",), arguments="torch_compile"),
     _Technique(arguments="torch_empty_cache_steps", only_saves=True),
-    _Technique(hooks=("layers", "linears")),
+    _Technique(hooks=("layers", "linears", "loss")),
 )
 
 

@@ -1,10 +1,11 @@
 """Trials whose memory is not predicted, and why: a missing figure is better than a wrong one."""
 
+import importlib.util
 import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jobs.spec import TrialSpec
+from jobs.spec import HookPlace, TrialSpec
 from jobs.techniques.hooks import hook_name
 from orchestrator.prediction.margins import PLAIN_LORA
 
@@ -25,13 +26,13 @@ _HOOK_PLACES = {
     "preferences": "the passes of the reference model, and TRL's loss in chunks, are not traced",
     "regions": "torch.compile plans its own buffers",
     "allocator": "only the allocator's default settings are modelled",
-    "layers": "the kernels of Liger and of the Hub are not traced",
     "linears": "torchao's casts to FP8 are not traced",
     "rounding": "torchao's rounded linear layers are not traced",
     "trained": "a training of some of the model's own weights was never compared with a GPU",
     "checkpointing": "what selective checkpointing or offloading keeps is not traced",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
+_LIGER_PLACES: tuple[HookPlace, ...] = ("layers", "loss")
 _TRACED_LORA = PLAIN_LORA.union(
     ("bias", "ensure_weight_tying", "fan_in_fan_out", "lora_bias", "lora_dropout")
 ).union(("init_lora_weights", "modules_to_save", "trainable_token_indices", "use_dora"))
@@ -41,11 +42,16 @@ _UNTRACED_ADAPTERS = ("adalora", "loha", "lokr")
 """Methods of PEFT that need the length of the training, or that no trace can differentiate."""
 
 
+def runs_liger(spec: TrialSpec) -> bool:
+    return any("liger" in hook_name(spec, place) for place in _LIGER_PLACES)
+
+
 def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty if something is."""
     reasons = itertools.chain(
         _untraced_inputs(spec),
         _untraced_kernels(spec),
+        _layers_and_loss(spec),
         _untraced_states(spec),
         _unmodelled_deepspeed(spec),
     )
@@ -68,8 +74,6 @@ def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
     yield from (reason for place, reason in _HOOK_PLACES.items() if place in hooks)
     if hook_name(spec, "kernels") not in ("", "only_kernel", "without_cudnn"):
         yield "the kernels of this attention are not traced"
-    if hook_name(spec, "loss") not in ("", "chunked_loss"):
-        yield "the kernels of this loss are not traced"
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
     if attention.startswith(("flash_attention", "flex", "kernels-community/")):
         yield f"{attention} runs kernels that are not traced"
@@ -90,6 +94,15 @@ def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
 def _is_traced_lora(parameters: Mapping[str, Any]) -> bool:
     initialization = parameters.get("init_lora_weights", True)
     return _TRACED_LORA.issuperset(parameters) and initialization in _TRACED_INITIALIZATIONS
+
+
+def _layers_and_loss(spec: TrialSpec) -> Iterator[str]:
+    if hook_name(spec, "layers") == "hub_layers":
+        yield "the kernels of the Hub are not traced"
+    if hook_name(spec, "loss") == "cut_loss":
+        yield "the kernels of this loss are not traced"
+    if runs_liger(spec) and importlib.util.find_spec("liger_kernel") is None:
+        yield "Liger's own code is traced, and not installed: pip install liger-kernel"
 
 
 def _untraced_states(spec: TrialSpec) -> Iterator[str]:

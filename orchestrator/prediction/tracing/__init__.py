@@ -5,6 +5,7 @@ batches.py           the shapes of its batches: synthetic samples, or a data fil
 row_order.py         the order in which an epoch and a trial have rows of unequal length
 positions.py         sequences beyond a model's table of positions
 fake_libraries.py    the libraries' code paths that refuse tensors without data, replaced
+fake_liger.py        Liger's own code, with kernels that do nothing
 allocation_trace.py  every allocation of a traced step, and its kind
 workspaces.py        the kernel workspaces of a traced operator
 cuda_operators.py    operators whose memory on CUDA differs from what tensors without data show

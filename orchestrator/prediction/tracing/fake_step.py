@@ -5,7 +5,7 @@ import inspect
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -33,6 +33,8 @@ from orchestrator.prediction.tracing.fake_libraries import (
     plain_paged_memory,
     usual_masks,
 )
+from orchestrator.prediction.tracing.fake_liger import LigerModules
+from orchestrator.prediction.unsupported import runs_liger
 
 _GPU_ARGUMENTS = (
     "tf32",
@@ -66,10 +68,15 @@ class FakeStep:
         self._spec = spec
         self._gpu = gpu
         self.picks: Picks = set()
+        self._liger = LigerModules(gpu)
         self._recorder = AllocationRecorder()
         self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._arguments = _arguments(spec)
         self.batches, self._model_spec = batches_of(spec)
+        if runs_liger(spec):
+            # Imported first, so that what Liger changes in the module is undone.
+            config = models.architecture_config(spec.model)
+            auto_class(spec.model.task, config)._model_mapping[type(config)]
         # All allocations of this phase are weights.
         with self._traced(), self._recorder.phase("build"):
             self.model = self._built_model()
@@ -90,7 +97,8 @@ class FakeStep:
         with warnings.catch_warnings(), movable_modules(), usual_masks():
             warnings.simplefilter("ignore")
             on_cuda = cuda_semantics(self._gpu, self.picks, allowed_kernels(self._spec))
-            with on_cuda, self._fake_mode, self._recorder:
+            liger = self._liger.present() if runs_liger(self._spec) else nullcontext()
+            with liger, on_cuda, self._fake_mode, self._recorder:
                 yield
 
     def _built_model(self) -> Any:

@@ -1,6 +1,7 @@
 """Trials of which nothing is predicted."""
 
 import copy
+import importlib.util
 from dataclasses import replace
 from typing import Any
 
@@ -44,3 +45,12 @@ def test_super_offload_of_an_own_deepspeed_file_is_not_predicted():
 def test_images_with_texts_are_not_predicted():
     spec = replace(build_tiny_spec(), model=tiny_vision_model("llava"))
     assert "image positions depend on" in unpredictable(spec)
+
+
+@pytest.mark.parametrize("choices", [{"loss": "liger"}, {"kernels": "liger"}])
+def test_liger_is_traced_where_it_is_installed(choices, monkeypatch):
+    spec = build_tiny_spec(choices)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    assert "pip install liger-kernel" in unpredictable(spec)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
+    assert not unpredictable(spec)

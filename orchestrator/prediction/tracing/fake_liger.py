@@ -1,0 +1,144 @@
+"""Liger's own code on tensors without data: its kernels do nothing, and its buffers are allocated.
+
+Liger makes its tensors in Python and then launches kernels of triton on them. So with a triton
+whose launches have no effect, a trace sees the memory that a GPU would.
+"""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.machinery import ModuleSpec
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import torch
+
+from orchestrator.prediction.gpus import Gpu
+
+_TRITON = """
+    triton triton.language triton.language.math triton.language.extra
+    triton.language.extra.libdevice triton.language.extra.cuda
+    triton.language.extra.cuda.libdevice triton.runtime triton.runtime.driver triton.compiler
+"""
+"""The modules that Liger imports."""
+
+
+class LigerModules:
+    """Liger's modules, and those of transformers as Liger changes them, during a context alone."""
+
+    def __init__(self, gpu: Gpu) -> None:
+        self._torch = _torch_on(gpu)
+        self._modules: dict[str, ModuleType] = {}
+        self._changed: dict[str, dict[str, Any]] = {}
+        """Module of transformers -> the names that Liger replaced in it."""
+
+    @contextmanager
+    def present(self) -> Iterator[None]:
+        # Later trials, and what else runs in this process, must find neither these kernels nor what
+        # Liger puts into the modules of transformers.
+        outside = {name: sys.modules.pop(name) for name in list(sys.modules) if _is_own(name)}
+        sys.modules.update(self._modules or _stand_ins())
+        loss: Any = import_module("liger_kernel.ops.fused_linear_cross_entropy")
+        loss.torch = self._torch
+        names = {name: dict(vars(sys.modules[name])) for name in _modelling_modules()}
+        for name, changed in self._changed.items():
+            vars(sys.modules[name]).update(changed)
+        try:
+            yield
+        finally:
+            for name, before in names.items():
+                now = vars(sys.modules[name])
+                self._changed[name] = {
+                    key: now[key] for key, own in before.items() if now[key] is not own
+                }
+                now.update(before)
+            own = [name for name in sys.modules if _is_own(name)]
+            self._modules = {name: sys.modules.pop(name) for name in own}
+            sys.modules.update(outside)
+
+
+def _is_own(name: str) -> bool:
+    return name.partition(".")[0] in ("liger_kernel", "triton")
+
+
+def _modelling_modules() -> list[str]:
+    return [name for name in sys.modules if name.startswith("transformers.models.")]
+
+
+def _accumulated(rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
+    """A product that takes no memory: on CUDA, Liger adds it to the weight's gradient at once."""
+    return torch.zeros((), device=rows.device).expand(rows.shape[0], columns.shape[1])
+
+
+def _torch_on(gpu: Gpu) -> Any:
+    """What the module of Liger's loss takes for torch on a GPU."""
+    # It asks whether the gradient of its loss is 1, and otherwise scales its gradients in place.
+    changed: dict[str, Any] = {"equal": lambda *_: True}
+    if gpu.capability >= 8.0:  # its own condition
+        changed["mm"] = _accumulated
+    return SimpleNamespace(**{**vars(torch), **changed})
+
+
+class _Kernel:
+    """A function that is compiled by triton: launched on a grid, it does nothing."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.fn = function
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return lambda *_, **__: None
+
+
+def _jit(function: Any = None, **_: Any) -> Any:
+    return _Kernel if function is None else _Kernel(function)
+
+
+def _unchanged(*_: Any, **__: Any) -> Any:
+    return lambda kernel: kernel
+
+
+class _Constant(int):
+    """A ``constexpr`` of a kernel."""
+
+    value = property(int)
+
+
+class _Module(ModuleType):
+    """A module in which every name is another such module."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.__path__: list[str] = []
+        self.__spec__ = ModuleSpec(name, None, is_package=True)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        value = _Module(f"{self.__name__}.{name}")
+        setattr(self, name, value)
+        return value
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        return self
+
+    def __or__(self, other: Any) -> Any:
+        return self
+
+    __ror__ = __or__
+
+
+def _stand_ins() -> dict[str, ModuleType]:
+    modules: dict[str, Any] = {name: _Module(name) for name in _TRITON.split()}
+    for name, module in modules.items():
+        parent, _, last = name.rpartition(".")
+        if parent:
+            setattr(modules[parent], last, module)
+    triton = modules["triton"]
+    triton.__version__ = "3.0.0"
+    triton.jit = _jit
+    triton.autotune = triton.heuristics = _unchanged
+    triton.cdiv = lambda size, block: -(-size // block)
+    triton.next_power_of_2 = lambda size: 1 << (size - 1).bit_length()
+    modules["triton.language"].constexpr = _Constant
+    return modules
