@@ -176,9 +176,7 @@ class FollowUpSection(Section):
     verify_budgets: bool = True
     """Run the pick of each budget again with the GPU's memory capped to the budget."""
     check_gradients: bool = True
-    """Run one step of each budget's pick again, without dropout, and compare the gradient of every
-    parameter with that of the same weights in fp32. A pick whose gradients differ by more than
-    rounding is not recommended."""
+    """Compare the gradients of each budget's pick with those in fp32, in a step without dropout."""
     tie_break_rounds: int = Field(default=4, ge=0)
     """Rounds in which close candidates for a budget run again, interleaved on one GPU. 0: none."""
     profile: Literal["frontier", "all", "none"] = "frontier"

@@ -17,10 +17,16 @@ def train(setup: Setup) -> Trained:
     """
     from trl import SFTTrainer
 
-    trainer = trl_trainer(setup, SFTTrainer)
+    # TRL computes the plain loss with a patched model, and a reference model is not patched.
+    is_plain = setup.arguments.loss_type == "nll" and not setup.arguments.label_smoothing_factor
+    trainer = trl_trainer(setup, SFTTrainer, **({"loss_of": _loss_of} if is_plain else {}))
     if setup.collator.flattens_rows:  # type: ignore[union-attr]
         trainer.data_collator = counting(trainer.data_collator)
     return measured(trainer, setup, LossScale.as_declared(trainer))
+
+
+def _loss_of(trainer: Metered, model: Any, inputs: Any) -> Any:
+    return model(**inputs).loss
 
 
 def trl_trainer(setup: Setup, kind: type, parts: Any = None, **attributes: Any) -> Metered:

@@ -56,6 +56,8 @@ def _compared(
 ) -> GradientCheck:
     exact = gradients(reference, loss_of, step.micro_batches)
     allowed = bounds(exact, _deviations(reference, loss_of, step, number_format, exact))
+    if not all(map(math.isfinite, allowed.values())):
+        raise NotComparableError("its reference is not finite under random rounding")
     found = []
     for name, right in exact.items():
         own = step.gradients.get(name, torch.zeros(())).to(right).expand_as(right)
@@ -117,7 +119,7 @@ def _deviations(
     deviations: dict[str, list[torch.Tensor]] = {name: [] for name in exact}
     parameters = named_parameters(reference)
     for seed in range(DRAWS):
-        with RandomRounding(size, seed) as rounding:
+        with RandomRounding(size, seed, parameters.values()) as rounding:
             with torch.no_grad():
                 for name, parameter in parameters.items():
                     parameter.copy_(rounding.rounded(step.weights[name].to(parameter)))

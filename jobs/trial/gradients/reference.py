@@ -19,6 +19,7 @@ LossOf = Callable[[torch.nn.Module, Mapping[str, Any]], torch.Tensor]
 """The mean loss of a micro-batch, as the training loop computes it for a model."""
 _SAME_TRAINING = ("rounding", "vision", "trained", "model")
 """Places of hooks that decide what is trained; the others decide how it is computed."""
+_PLAIN = {"attn_implementation": "eager", "experts_implementation": "eager"}
 _IGNORED = -100
 """The label of a position without a loss, as in torch.nn.CrossEntropyLoss."""
 
@@ -36,9 +37,7 @@ def plain(spec: TrialSpec) -> TrialSpec:
         and AXES["loss"].variant(spec.choices["loss"]).numerical_effect == "training"
     ):
         hooks["loss"] = loss
-    settings = replace(
-        spec.settings, hooks=hooks, model_kwargs={"attn_implementation": "eager"}, deepspeed=None
-    )
+    settings = replace(spec.settings, hooks=hooks, model_kwargs=_PLAIN, deepspeed=None)
     return replace(spec, settings=settings)
 
 

@@ -9,12 +9,13 @@ samples, and whatever kernels a trial uses.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_map
+from torch.utils._pytree import tree_leaves, tree_map
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from jobs.steady_state import student_quantile
 
@@ -42,20 +43,31 @@ def amplitude(number_format: str, longest_sum: int) -> float:
 
 
 class RandomRounding(TorchDispatchMode):
-    """Within this context, each new tensor has random relative errors up to ``size``."""
+    """Within this context, what is computed from ``weights`` has random relative errors.
 
-    def __init__(self, size: float, seed: int) -> None:
+    They are up to ``size``. Positions and masks stay exact: they decide what is computed.
+    """
+
+    def __init__(self, size: float, seed: int, weights: Iterable[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._size = size
         self._seed = seed
         self._generators: dict[torch.device, torch.Generator] = {}
+        self._inexact = WeakTensorKeyDictionary()
+        self._inexact.update((each, True) for each in weights)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        # A view is no computation, and neither is writing into a tensor that exists.
-        if any(each.alias_info is not None for each in func._schema.returns):
+        given = (each for each in tree_leaves((args, kwargs)) if isinstance(each, torch.Tensor))
+        if not any(each in self._inexact for each in given):
             return result
-        return tree_map(self.rounded, result)
+        # A view is no computation, and neither is writing into a tensor that exists.
+        if all(each.alias_info is None for each in func._schema.returns):
+            result = tree_map(self.rounded, result)
+        for each in tree_leaves(result):
+            if isinstance(each, torch.Tensor):
+                self._inexact[each] = True
+        return result
 
     def rounded(self, value: Any) -> Any:
         """A tensor with random errors; all else, and single numbers, which are kept in fp32."""

@@ -50,12 +50,14 @@ def test_comparison_that_is_not_possible_says_why():
 
 def test_random_rounding_is_as_large_as_a_rounding_and_spares_views():
     values = torch.ones(10_000)
-    with RandomRounding(0.01, seed=0):
+    with RandomRounding(0.01, seed=0, weights=[values]):
         product = values * 1
         view = values.view(100, 100)
+        positions = torch.arange(100) / 2
     assert 0.009 < float((product - 1).abs().max()) <= 0.01
     assert float((product - 1).std()) == pytest.approx(0.01 / math.sqrt(3), rel=0.05)
     assert torch.equal(view, torch.ones(100, 100))
+    assert torch.equal(positions, torch.arange(100) / 2)
 
 
 def test_bound_is_wide_where_draws_say_little():
