@@ -115,10 +115,11 @@ def label_shares(model: Any, step: Sequence[Any]) -> Sequence[float | torch.Tens
     """What each micro-batch contributes to the mean loss of a step: its share of the labels."""
     if len(step) == 1:
         return [1.0]
-    # A causal model predicts the next token, so the first label of a row counts for nothing.
+    # A causal model predicts the next token, so the first label of a row counts for nothing. Models
+    # without a type of loss, such as GPT-2, have that loss, too.
     is_shifted = not getattr(model.config, "is_encoder_decoder", False) and getattr(
         model, "loss_type", ""
-    ) in ("ForCausalLM", "ForConditionalGeneration")
+    ) in (None, "ForCausalLM", "ForConditionalGeneration")
     counts = []
     for batch in step:
         labels = batch["labels"]

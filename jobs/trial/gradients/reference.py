@@ -106,6 +106,18 @@ def gradients(
     return total
 
 
+def predicted_share(micro_batches: Sequence[Mapping[str, Any]]) -> float:
+    """The share of the labels that are not the first of their row, which no token predicts.
+
+    The Trainer divides by all labels of models whose type of loss it does not know, such as GPT-2.
+    """
+    labels = [each["labels"] for each in micro_batches if "labels" in each]
+    if any(each.dim() != 2 for each in labels):
+        return 1.0
+    count = sum(int(each.ne(_IGNORED).sum()) for each in labels)
+    return sum(int(each[:, 1:].ne(_IGNORED).sum()) for each in labels) / count if count else 1.0
+
+
 def separate_rows(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """A micro-batch whose sequences have several rows each, with one padded row per sequence.
 
