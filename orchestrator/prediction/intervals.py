@@ -31,6 +31,10 @@ _EVALUATION = (
     "evaluation: it takes more memory than the training; a smaller per_device_eval_batch_size "
     "needs less"
 )
+_FRAGMENTED = (
+    "unequal rows: more memory than a step's largest tensor is reserved for some lengths and does "
+    "not serve others; allocator: expandable_segments may save it"
+)
 _ENCODER_DECODER = (
     "encoder-decoders: models took 13 to 28 % more memory with transformers 5.17 than a trace with "
     "5.23 says; predict with the version that trains"
@@ -74,6 +78,8 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
     notes = {
         _EVALUATION: replayed.peaks.is_of_evaluation,
         _NEEDS_AMPERE: replayed.needs_ampere,
+        _FRAGMENTED: trial is not None
+        and reserved.bytes - allocated.bytes > replayed.peaks.largest_block,
         _ENCODER_DECODER: replayed.is_encoder_decoder,
     }
     is_measured = gpu.is_measured(deepspeed=replayed.under_deepspeed)

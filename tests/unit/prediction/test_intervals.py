@@ -73,6 +73,9 @@ def test_other_orders_of_unequal_rows_widen_the_interval():
     assert prediction.device.high > 2051 * MIB
     assert prediction.allocated.high > 900 * MIB
     assert prediction.trial_device.bytes == 1701 * MIB
+    assert "expandable_segments" in prediction.notes[0]
+    large = replace(replayed, peaks=_peaks(850, 1000, largest_block=200 * MIB))
+    assert not predicted(build_tiny_spec(), large, H200).notes
 
 
 def test_other_card_within_what_is_not_known_is_maybe():
