@@ -2,6 +2,7 @@
 row.
 """
 
+import contextlib
 import errno
 import json
 from pathlib import Path
@@ -144,3 +145,21 @@ def test_record_under_another_name_is_left_alone_and_named(tmp_path):
         assert run_folder.unreadable == [other]
         run_folder.write(record)
     assert run_folder.records() == {record.trial_id: record}
+
+
+@pytest.mark.parametrize("is_noticed_by", ["a look", "a record"])
+def test_session_whose_folder_was_renamed_does_not_wait_for_running_trials(is_noticed_by, tmp_path):
+    folder = RunFolder(tmp_path / "run")
+    session = Session(Grid(SPECS), folder)
+    with contextlib.suppress(RunFolderError), folder.locked():
+        spec = session.next_trial()
+        assert spec is not None
+        session.start([spec])
+        (tmp_path / "run").rename(tmp_path / "elsewhere")
+        if is_noticed_by == "a look":
+            session.check_folder()
+        else:
+            session.ended(ended(spec, Outcome.FAILED, started_at=1.8e9))
+        assert session.is_futile
+        assert session.finished
+        assert not (tmp_path / "run").exists()
