@@ -1,8 +1,10 @@
 """What is known of a trial that is not traced: bounds, from the same trial without a technique."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from jobs.spec import TrialSpec
+from jobs.spec import Hook, TrialSpec
 from orchestrator.prediction.intervals import SMALLEST_CONTEXT_BYTES
 from orchestrator.prediction.prediction import Bounds, Prediction
 from orchestrator.prediction.unsupported import unpredictable
@@ -10,57 +12,102 @@ from orchestrator.prediction.unsupported import unpredictable
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Technique:
-    """A technique without which a trial keeps its weights and its optimizer's states."""
+    """A technique without which a trial can be traced, and what remains the same without it."""
 
-    hooks: tuple[str, ...] = ()
-    """Places of its hooks."""
-    arguments: str = "\0"
-    """What its training arguments begin with."""
+    hooks: Mapping[str, Hook | None] = field(default_factory=dict)
+    """Place of its hook -> the hook that a trial gets there instead."""
+    arguments: Mapping[str, str | None] = field(default_factory=dict)
+    """What its training arguments begin with -> the value that a trial gets instead."""
+    is_of_attention: bool = False
+    """Whether another attention is chosen instead, by the model's default."""
+    applies: Callable[[TrialSpec], bool] = lambda _: True
     only_saves: bool = False
     """Whether a trial takes no more memory with it than without it."""
+    weights: float = 1.0
+    """The least share of the weights that remains with it."""
 
     def dropped_from(self, spec: TrialSpec) -> TrialSpec:
+        if not self.applies(spec):
+            return spec
         settings = spec.settings
-        hooks = {place: own for place, own in settings.hooks.items() if place not in self.hooks}
-        arguments = {
-            name: value
-            for name, value in settings.training_arguments.items()
-            if not name.startswith(self.arguments)
-        }
-        settings = replace(settings, hooks=hooks, training_arguments=arguments)
+        hooks = _without(settings.hooks, self.hooks)
+        arguments = _without(settings.training_arguments, self.arguments)
+        kwargs = dict(settings.model_kwargs)
+        if self.is_of_attention:
+            kwargs.pop("attn_implementation", None)
+        settings = replace(settings, hooks=hooks, training_arguments=arguments, model_kwargs=kwargs)
         return replace(spec, settings=settings)
 
 
+def _without(given: Mapping[Any, Any], instead: Mapping[str, Any]) -> dict[Any, Any]:
+    """The values of other names, and those that are given instead, except None."""
+    kept = {name: own for name, own in given.items() if not name.startswith(tuple(instead))}
+    return {**kept, **{name: own for name, own in instead.items() if own is not None}}
+
+
+def _has_base(spec: TrialSpec) -> bool:
+    return "base" in spec.settings.hooks
+
+
+def _keeps_16_bits(spec: TrialSpec) -> bool:
+    base = spec.settings.hooks.get("base")
+    return base is not None and not base.arguments.get("parameters", {}).get("upcast", True)
+
+
+_IN_16_BITS = Hook("bf16_base")
 _TECHNIQUES = (
     # No recorded trial with compiled blocks takes more memory than without.
-    _Technique(hooks=("regions",), only_saves=True),
+    _Technique(hooks={"regions": None}, only_saves=True),
     # A mask keeps compiled models from fused attention: up to 2.3 times the memory was recorded.
-    _Technique(hooks=("compiler",), arguments="torch_compile"),
-    _Technique(arguments="torch_empty_cache_steps", only_saves=True),
-    _Technique(hooks=("layers", "linears", "loss")),
+    _Technique(hooks={"compiler": None}, arguments={"torch_compile": None}),
+    _Technique(arguments={"torch_empty_cache_steps": None}, only_saves=True),
+    # Four bits of each weight of 16, and what is not quantized keeps its 16 bits, or gets 32.
+    _Technique(hooks={"base": _IN_16_BITS}, applies=_keeps_16_bits, only_saves=True, weights=0.25),
+    _Technique(hooks={"base": _IN_16_BITS}, applies=_has_base, weights=0.25),
+    _Technique(hooks={"layers": None, "linears": None, "loss": None}),
+    _Technique(hooks={"batching": None}),
+    _Technique(hooks={"kernels": None}, is_of_attention=True),
+    # Plain SGD has no states, so nothing but the weights is counted.
+    _Technique(hooks={"optimizer": None}, arguments={"optim_": None, "optim": "sgd"}),
 )
 
 
-def traceable(spec: TrialSpec) -> tuple[TrialSpec, bool]:
-    """The trial without techniques, until it can be traced, and whether these only save memory."""
-    only_save = True
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Simpler:
+    """A trial without techniques that are not traced."""
+
+    spec: TrialSpec
+    only_save: bool = True
+    """Whether the techniques only save memory."""
+    weights: float = 1.0
+    """The least share of the weights that remains with them."""
+
+
+def traceable(spec: TrialSpec) -> Simpler:
+    """The trial without as few techniques as it takes to trace it, in the order of the table."""
+    simpler = Simpler(spec=spec)
     for technique in _TECHNIQUES:
-        if not unpredictable(spec):
+        if not unpredictable(simpler.spec):
             break
-        without = technique.dropped_from(spec)
-        only_save &= technique.only_saves or without == spec
-        spec = without
-    return spec, only_save
+        without = technique.dropped_from(simpler.spec)
+        if without != simpler.spec:
+            simpler = Simpler(
+                spec=without,
+                only_save=simpler.only_save and technique.only_saves,
+                weights=simpler.weights * technique.weights,
+            )
+    return simpler
 
 
-def bounded(prediction: Prediction, reason: str, *, only_save: bool) -> Prediction:
-    """What a prediction without techniques says of the trial with them."""
+def bounded(prediction: Prediction, reason: str, simpler: Simpler) -> Prediction:
+    """What the prediction of a simpler trial says of the trial with the techniques."""
     bounds = None
     if prediction.device is not None and prediction.elsewhere is not None:
-        kept = (prediction.anatomy.get(kind, 0) for kind in ("weights", "optimizer states"))
+        weights = simpler.weights * prediction.anatomy.get("weights", 0)
+        states = prediction.anatomy.get("optimizer states", 0)
         most = max(prediction.device.high, prediction.elsewhere.high)
-        least = sum(kept) + SMALLEST_CONTEXT_BYTES
-        bounds = Bounds(least=least, most=most if only_save else None)
+        least = int(weights) + states + SMALLEST_CONTEXT_BYTES
+        bounds = Bounds(least=least, most=most if simpler.only_save else None)
     return Prediction(
         trial_id=prediction.trial_id,
         choices=prediction.choices,

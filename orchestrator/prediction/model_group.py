@@ -78,17 +78,17 @@ def _predictions(trials: list[TrialSpec], gpu: Gpu) -> tuple[list[Prediction], P
 
 def _bounded(trials: list[TrialSpec], gpu: Gpu) -> tuple[list[Prediction], Picks]:
     """Why each trial is unknown, with bounds where it can be traced without some techniques."""
-    simpler = [traceable(spec) for spec in trials]
-    without = {spec.trial_id: spec for spec, _ in simpler if not unpredictable(spec)}
-    traced, picks = _predictions(list(without.values()), gpu) if without else ([], set())
+    simpler = list(map(traceable, trials))
+    specs = {own.spec.trial_id: own.spec for own in simpler if not unpredictable(own.spec)}
+    traced, picks = _predictions(list(specs.values()), gpu) if specs else ([], set())
     by_id = {own.trial_id: own for own in traced}
     predicted = []
-    for spec, (simple, only_save) in zip(trials, simpler, strict=True):
-        unknown = _unknown(spec, unpredictable(spec))
-        if found := by_id.get(simple.trial_id):
+    for spec, own in zip(trials, simpler, strict=True):
+        prediction = _unknown(spec, unpredictable(spec))
+        if found := by_id.get(own.spec.trial_id):
             found = replace(found, trial_id=spec.trial_id, choices=spec.choices)
-            unknown = bounded(found, unknown.unknown, only_save=only_save)
-        predicted.append(unknown)
+            prediction = bounded(found, prediction.unknown, own)
+        predicted.append(prediction)
     return predicted, picks
 
 

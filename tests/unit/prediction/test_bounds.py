@@ -1,0 +1,34 @@
+"""Trials without what is not traced, and what that says of them."""
+
+import pytest
+
+from orchestrator.prediction.bounds import traceable
+from orchestrator.prediction.unsupported import unpredictable
+from tests.conftest import build_tiny_spec
+
+ADAPTER = {"adapter": "lora_r8"}
+
+
+@pytest.mark.parametrize(
+    ("choices", "only_save", "weights"),
+    [
+        ({}, True, 1.0),
+        ({"compile": "inductor_regional"}, True, 1.0),
+        ({"compile": "inductor"}, False, 1.0),
+        ({**ADAPTER, "base": "bnb_4bit"}, False, 0.25),
+        ({**ADAPTER, "base": "bnb_4bit(upcast=false)"}, True, 0.25),
+        ({"attention": "flex_attention"}, False, 1.0),
+    ],
+)
+def test_traceable_trial_keeps_what_can_be_traced(choices, only_save, weights):
+    simpler = traceable(build_tiny_spec(choices))
+    assert not unpredictable(simpler.spec)
+    assert (simpler.only_save, simpler.weights) == (only_save, weights)
+
+
+@pytest.mark.parametrize("optimizer", ["adamw_torch_8bit", "galore_adamw", "muon"])
+def test_optimizer_that_is_not_traced_leaves_one_without_states(optimizer):
+    simpler = traceable(build_tiny_spec({"optimizer": optimizer}))
+    assert simpler.spec.settings.training_arguments["optim"] == "sgd"
+    assert "optimizer" not in simpler.spec.settings.hooks
+    assert not unpredictable(simpler.spec)
