@@ -49,8 +49,7 @@ def says_disk_full(text: str) -> bool:
 
 def fullest_disk_in_words() -> str:
     """Of the disks of temporary files, data-loader workers and caches the one with least room."""
-    environment = os.environ
-    caches = environment.get("HF_HOME") or environment.get("XDG_CACHE_HOME") or "~/.cache"
+    caches = os.environ.get("HF_HOME") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     folders = (tempfile.gettempdir(), "/dev/shm", os.path.expanduser(caches))
     return disk_in_words(Path(min(filter(os.path.isdir, folders), key=_free_bytes, default="/")))
 
