@@ -18,6 +18,7 @@ BEYOND_A_SCHEMA = (
     "12_",  # its arguments
     "19_",  # an argument and an axis
     "21_",
+    "51_",
     "29_",  # the suffix of a file
     "33_",  # other files
     "34_",
