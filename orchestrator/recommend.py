@@ -111,7 +111,8 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
 
 
 def _print(answer: Answer, options: argparse.Namespace) -> None:
-    from orchestrator.reporting.verbs.recommendation import render, to_json
+    from orchestrator.reporting.verbs.recommendation import render
+    from orchestrator.reporting.verbs.recommendation_json import to_json
     from orchestrator.reporting.verbs.workload import Workload
 
     workload = None

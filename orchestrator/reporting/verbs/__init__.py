@@ -2,7 +2,8 @@
 
 tune_result.py     tune: its result, computed once and stored with the run
 tune_text.py       the same as lines of text
-recommendation.py  recommend; workload.py has the time, price and energy of a user's own training
+recommendation.py  recommend; recommendation_json.py for --json; workload.py has the time, price and
+                   energy of a user's own training
 comparison.py      compare
 explanation.py     explain
 batch_size.py      batch_size

@@ -1,8 +1,7 @@
-"""A recommendation as lines of text, and as plain JSON values."""
+"""A recommendation as lines of text."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import (
@@ -13,16 +12,13 @@ from orchestrator.analysis.recommendation import (
 )
 from orchestrator.analysis.recommendation.not_ranked import Reason
 from orchestrator.labels import recipe_label
-from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import (
-    check_to_json,
     labels_of_trials,
     memory_meaning,
     not_verified,
     tie_break_sentence,
     wrong_parts,
 )
-from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.recommendation_notes import notes, short_notes
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.verbs.workload import Workload
@@ -221,85 +217,3 @@ def figures(candidate: Offer) -> tuple[str, str]:
     if candidate.has_bounds:
         return f"at least {speed}", f"at most {size}"
     return speed, size
-
-
-def to_json(
-    dataset: Dataset,
-    results: EnvironmentResults | None,
-    recommendation: Recommendation,
-    workload: Workload | None = None,
-) -> dict[str, Any]:
-    """The best, the next ones, what constraints cost, and the evidence: bytes and seconds.
-
-    ``results`` are those of the environment that is recommended from; None if nothing ended ok.
-    """
-
-    def entry(candidate: Offer | None) -> dict[str, Any]:
-        # Without results there is no candidate.
-        if candidate is None or results is None:
-            return {}
-        text = RecommendationText(dataset, results, recommendation)
-        return _entry(text, candidate, workload)
-
-    document: dict[str, Any] = strict(
-        {
-            "run": dataset.name,
-            "hardware": results and results.hardware,
-            "memory_column": results and results.memory_column,
-            "objective": recommendation.constraints.objective.name,
-            "best": entry(recommendation.best) or None,
-            "runners_up": list(map(entry, recommendation.runners_up)),
-            "costs": [
-                {"constraint": own.constraint, "ratio": own.ratio, **entry(own.candidate)}
-                for own in recommendation.costs
-            ],
-            "nearby_effective_batches": [
-                {"effective_batch": own.effective_batch, "ratio": own.ratio, **entry(own.candidate)}
-                for own in recommendation.nearby
-            ],
-            "left_out_for_loss_parity": len(recommendation.left_out),
-            "left_out": {
-                "count": len(recommendation.left_out),
-                "better": recommendation.left_out_better,
-                "best": entry(next(iter(recommendation.left_out), None)) or None,
-            },
-            "other_samples": list(map(entry, recommendation.other_samples)),
-            "not_ranked": {
-                **recommendation.not_ranked,
-                "without_figures": results.without_figures if results else 0,
-            },
-            "cap_check": check_to_json(recommendation.check),
-            "tie_breaks": list(map(asdict, recommendation.comparisons)),
-        }
-    )
-    return document
-
-
-def _entry(
-    about: RecommendationText, candidate: Offer, workload: Workload | None
-) -> dict[str, Any]:
-    configuration, recommendation = candidate.configuration, about.recommendation
-    objective = recommendation.constraints.objective
-    entry = {
-        "configuration": about.dataset.pick_label(configuration),
-        "trial_id": candidate.measured.trial_ids[0],
-        "choices": configuration.choices,
-        "training_recipe": configuration.training_recipe,
-        "accumulation": candidate.accumulation,
-        "effective_batch": candidate.effective_batch,
-        "micro_batch": candidate.micro_batch,
-        "inferred": candidate.is_inferred,
-        "basis": candidate.basis,
-        "loss_check": candidate.measured.loss_state,
-        "same_losses": configuration.same_losses,
-        "memory_bytes": configuration.memory_bytes,
-        "samples_per_second": configuration.samples_per_second,
-        objective.name: recommendation.figure(candidate),
-        f"{objective.name}_error95": objective.error95(configuration),
-        "flags": flags.to_json(configuration.flags),
-        "notes": notes(about.results, candidate),
-    }
-    if workload is not None:
-        price_per_hour = recommendation.constraints.price_per_hour
-        entry["training"] = workload.to_json(candidate, price_per_hour)
-    return entry

@@ -21,7 +21,7 @@ from orchestrator.analysis.way import way
 from orchestrator.labels import changed_label
 from orchestrator.reporting import flags
 from orchestrator.reporting.verbs.recommendation import RecommendationText
-from orchestrator.reporting.verbs.recommendation import to_json as recommendation_json
+from orchestrator.reporting.verbs.recommendation_json import to_json as recommendation_json
 from orchestrator.storage.layout import RESULT
 from orchestrator.storage.regular_file import read_regular
 from orchestrator.storage.run_metadata import UnreadableRunError

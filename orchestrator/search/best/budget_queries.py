@@ -31,10 +31,8 @@ _ALLOWED_FACTOR = 4.0
 _ALLOWED_IN_ANY_CASE = 60.0
 """So many seconds are allowed even if less is expected, but at most the search's time divided by
 ``_ALLOWED_FACTOR``."""
-_LAST_FACTOR = 2.0
-"""A trial may take this many times what is expected, even if less time is left."""
-_LAST_SECONDS = 10.0
-"""A trial may take so long, even if less time is left."""
+_LAST_FACTOR, _LAST_SECONDS = 2.0, 10.0
+"""Even if less time is left, a trial may take this many times what is expected, and so long."""
 _UNKNOWN = RemainingGain(probability_any_fits=1.0, values=np.zeros(0))
 
 
@@ -51,7 +49,6 @@ class BudgetQuery:
     """Which candidates can be the result, shape (candidates,)."""
 
     def among(self, candidates: Iterable[int]) -> list[int]:
-        """Those of some candidates that can be the result."""
         return [index for index in candidates if self.candidates[index]]
 
 
@@ -222,9 +219,7 @@ class _Deciding:
         smallest = self._smaller_than_measured(posterior, measured, can_run & query.candidates)
         if is_settled and incumbent is None and smallest is not None:
             # The prediction may be wrong. That nothing fits is said once the smallest was tried.
-            is_settled = False
-            gains = np.zeros(len(gains))
-            gains[smallest] = 1.0
+            is_settled, gains = False, np.eye(1, len(gains), smallest)[0]
             remaining = replace(remaining, values=gains)
         pick = fastest_of(posterior, measured, query.within_bytes)
         return _Assessment(
@@ -262,9 +257,8 @@ class _Deciding:
         # Ruled out without a trial, so measured candidates are not among them.
         ruled_out = self.state.cannot_run | (fits < _HARDLY_FITS)
         ruled_out[measured] = False
-        budget_bytes = _finite(query.budget_bytes)
         return BudgetResult(
-            budget_bytes=None if budget_bytes is None else int(budget_bytes),
+            budget_bytes=None if math.isinf(query.budget_bytes) else int(query.budget_bytes),
             recipe=query.recipe,
             pick=None if pick is None else _measured_pick(self.state.measured[pick]),
             considered=int(query.candidates.sum()),
@@ -290,8 +284,8 @@ class _Deciding:
         return rules
 
     def _skipped(self, rules: NDArray[np.object_], is_worth_measuring: Mask) -> dict[int, str]:
-        left_out = np.flatnonzero(self.is_open & ~is_worth_measuring)
-        return {index: rules[index] for index in left_out.tolist()}
+        left_out = self.is_open & ~is_worth_measuring
+        return {index: rules[index] for index in np.flatnonzero(left_out).tolist()}
 
 
 def _measured_pick(measurement: Measurement) -> MeasuredPick:

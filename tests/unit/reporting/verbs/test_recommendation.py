@@ -10,7 +10,8 @@ from jobs.record import Outcome
 from orchestrator import recommend
 from orchestrator.api import load
 from orchestrator.reporting.recommendation_notes import notes
-from orchestrator.reporting.verbs.recommendation import render, to_json
+from orchestrator.reporting.verbs.recommendation import render
+from orchestrator.reporting.verbs.recommendation_json import to_json
 from orchestrator.reporting.verbs.workload import Workload
 from tests.support.golden import assert_golden
 from tests.support.recorded_runs import RECORDED
