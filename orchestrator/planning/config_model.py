@@ -167,7 +167,7 @@ class MeasureSection(Section):
 
 
 class FollowUpSection(Section):
-    """What to measure again when a search has ended; without a GPU, gradients are compared only.
+    """What to measure again when a search on GPUs has ended.
 
     All follow-ups together take at most a quarter of the search's slot time, or one minute if that
     is more.

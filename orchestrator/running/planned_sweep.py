@@ -1,7 +1,7 @@
 """The plan of a sweep and its searches. They take seconds to make, so they are made early."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Self
 
 from jobs.node import environment
@@ -64,21 +64,15 @@ def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) 
     predictor = None
     if machines.has_gpu and SEARCHES[planned_config.search.kind].to_predict is not None:
         predictor = BackgroundPredictor()
-    searched = planned_config
-    if not machines.has_gpu:
-        # The memory of a processor cannot be capped, and its speeds are too unsteady to compare.
-        policy = {"verify_budgets": False, "tie_break_rounds": 0, "profiles": 0}
-        follow_up = planned_config.follow_up.model_copy(update=policy)
-        searched = replace(planned_config, follow_up=follow_up)
     trials = {model: for_gpu_model(in_order, model) for model in machines.hardware}
     searches = {}
     for model, name in machines.hardware.items():
         searches[model] = build_search(
             trials[model],
-            searched,
+            planned_config,
             gpu_model=name,
             predictor=predictor,
-            with_follow_ups=True,
+            with_follow_ups=machines.has_gpu,
         )
     return PlannedSweep(
         config=planned_config,

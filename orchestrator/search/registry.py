@@ -75,7 +75,7 @@ def build_search(
 ) -> Search:
     """The search that the config names, over the trials of one GPU model.
 
-    Without a ``predictor``, memory is not predicted.
+    Without a ``predictor``, memory is not predicted. Follow-ups need a GPU.
     """
     registered = SEARCHES[config.search.kind]
     predicted_bytes: PredictedBytes = {}

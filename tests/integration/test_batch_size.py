@@ -36,11 +36,12 @@ def tune(
 def test_every_answer_is_a_trial_and_a_resume_repeats_none(tmp_path, capsys):
     config = tmp_path / "tiny.yaml"
     config.write_text(CONFIG)
-    status, document = tune(config, tmp_path, "--effective-batch", "24", capsys=capsys)
+    folder = tmp_path / "run"
+    status, document = tune(config, folder, "--effective-batch", "24", capsys=capsys)
     assert status == 0
     (hardware,) = document["hardware"]
     (answer,) = hardware["answers"]
-    records = RunFolder(tmp_path).records()
+    records = RunFolder(folder).records()
     assert {size["trial_id"] for size in answer["sizes"]} == set(records)
     assert {record.outcome for record in records.values()} == {Outcome.OK}
     assert len({record.provenance.slot_pid for record in records.values()}) == 1
@@ -50,11 +51,11 @@ def test_every_answer_is_a_trial_and_a_resume_repeats_none(tmp_path, capsys):
     fastest = answer["fastest"]
     peak = records[fastest["trial_id"]].measurements["peak_allocated_bytes"]
     assert fastest["memory_bytes"] == peak
-    assert json.loads((tmp_path / "batch_size.json").read_text()) == document
-    assert (tmp_path / "trials.parquet").stat().st_size > 0
+    assert json.loads((folder / "batch_size.json").read_text()) == document
+    assert (folder / "trials.parquet").stat().st_size > 0
 
-    written = {path: path.stat().st_mtime_ns for path in (tmp_path / "records").iterdir()}
+    written = {path: path.stat().st_mtime_ns for path in (folder / "records").iterdir()}
     options = ("--effective-batch", "24", "--resume")
-    _, again = tune(config, tmp_path, *options, capsys=capsys)
+    _, again = tune(config, folder, *options, capsys=capsys)
     assert again["hardware"] == document["hardware"]
-    assert {path: path.stat().st_mtime_ns for path in (tmp_path / "records").iterdir()} == written
+    assert {path: path.stat().st_mtime_ns for path in (folder / "records").iterdir()} == written

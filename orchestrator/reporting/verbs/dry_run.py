@@ -134,7 +134,7 @@ def _follow_ups(config: SweepConfig) -> Iterator[tuple[str, str]]:
         wanted.append(f"up to {count(policy.profiles, 'frontier configuration')} profiled")
     if wanted:
         share = f"{policy.slot_share * 100:.0f} % of the search's slot time"
-        yield "follow-ups", f"{', '.join(wanted)} (without a GPU, only gradients)"
+        yield "follow-ups", f"on a GPU: {', '.join(wanted)}"
         yield "", f"at most {share}, or {duration(policy.min_seconds)}"
 
 
