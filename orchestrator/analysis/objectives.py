@@ -22,13 +22,14 @@ class Objective:
     name: str
     unit: str
     of: Figure
-    error95: Callable[[Configuration], float | None]
-    """Half the relative 95 % interval of another trial's figure; None if it is not known."""
     higher_is_better: bool = False
     of_any_samples: bool = False
     """Whether the figure compares configurations whose samples differ, such as in their length."""
     needs_price: bool = False
     """Whether the figure follows from the price of a GPU."""
+    error95: Callable[[Configuration], float | None] = attrgetter("error95")
+    """Half the relative 95 % interval of another trial's figure, by default that of the speed; None
+    if it is not known."""
 
     def check_price(self, price_per_hour: float | None) -> None:
         """Raise ValueError if the price is missing where it is needed, or is not above zero."""
@@ -83,8 +84,6 @@ def dollars_per_million(configuration: Configuration, price_per_hour: float | No
     return price_per_hour / HOUR_SECONDS * seconds
 
 
-_speed_error95 = attrgetter("error95")
-
 OBJECTIVES: Mapping[str, Objective] = {
     objective.name: objective
     for objective in (
@@ -93,7 +92,6 @@ OBJECTIVES: Mapping[str, Objective] = {
             unit="samples/s",
             higher_is_better=True,
             of=lambda configuration, _: configuration.samples_per_second,
-            error95=_speed_error95,
         ),
         Objective(
             name="tokens_per_second",
@@ -101,7 +99,6 @@ OBJECTIVES: Mapping[str, Objective] = {
             higher_is_better=True,
             of_any_samples=True,
             of=lambda configuration, _: configuration.real_tokens_per_second,
-            error95=_speed_error95,
         ),
         Objective(
             name="joules_per_sample",
@@ -113,7 +110,6 @@ OBJECTIVES: Mapping[str, Objective] = {
             name="dollars_per_million",
             unit="dollars per million samples",
             of=dollars_per_million,
-            error95=_speed_error95,
             needs_price=True,
         ),
         Objective(

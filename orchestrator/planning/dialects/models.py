@@ -1,8 +1,6 @@
 """The shape of a public model: from the user's disk, else from the table of ``models.yaml``."""
 
 import functools
-import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -10,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+
+from orchestrator.planning.prechecks.checkpoints import checkpoint_config
 
 _FILE = Path(__file__).with_name("models.yaml")
 _NEAR = 2.0
@@ -40,8 +40,9 @@ def shape_of(model_id: str, *, with_images: bool | None = False) -> Shape | None
 
     ``with_images`` says that the model is trained on images with texts; None: on texts, even if it
     is one for images."""
-    if cached := _cached(model_id):
-        return cached
+    on_this_machine = checkpoint_config(model_id)
+    if on_this_machine and "model_type" in on_this_machine:
+        return shape_from(on_this_machine, "its config.json here")
     name = _plain(model_id)
     if with_images is None:
         name = re.sub(_SEES, "", name)
@@ -71,18 +72,6 @@ def shape_from(config: Mapping[str, Any], source: str) -> Shape:
         task=_table()["tasks"].get(architecture, "causal-lm"),
         source=source,
     )
-
-
-def _cached(model_id: str) -> Shape | None:
-    """From a folder, or from the cache of the Hub, which is only read."""
-    hub = os.environ.get("HF_HUB_CACHE") or Path.home() / ".cache" / "huggingface" / "hub"
-    stored = Path(hub, f"models--{model_id.replace('/', '--')}", "snapshots")
-    for file in (Path(model_id, "config.json"), *sorted(stored.glob("*/config.json"))):
-        try:
-            return shape_from(json.loads(file.read_text(encoding="utf-8")), "its config.json here")
-        except (OSError, ValueError, KeyError):
-            continue
-    return None
 
 
 def _nearest(name: str, rows: Mapping[str, list[Any]]) -> str | None:

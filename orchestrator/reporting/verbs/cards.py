@@ -37,12 +37,7 @@ def cards_table(
         return "no trials"
     listed = " and ".join(f"{name} {number}" for name, number in installed_versions().items())
     lines = [f"for {listed}; other versions may take other memory"]
-    grid: dict[str, dict[Any, OnCards]] = {}
-    others = [axis for axis in axes if axis != MICRO_BATCH]
-    for own in answers:
-        choices = own.prediction.choices
-        plain = {axis: value for axis, value in choices.items() if axis != MICRO_BATCH}
-        grid.setdefault(label(plain, others), {})[choices.get(MICRO_BATCH)] = own
+    grid = _grid(answers, [axis for axis in axes if axis != MICRO_BATCH])
     if len(grid) == 1:
         (by_batch,) = grid.values()
         lines += _every_card(by_batch, cards)
@@ -56,6 +51,16 @@ def cards_table(
             lines.append("the cheapest: per run, among the cards whose time is known")
     lines += _notes(answers)
     return visible("\n".join(lines))
+
+
+def _grid(answers: Sequence[OnCards], others: Sequence[str]) -> dict[str, dict[Any, OnCards]]:
+    """Label of a configuration without its micro-batch -> its answers by micro-batch."""
+    grid: dict[str, dict[Any, OnCards]] = {}
+    for own in answers:
+        choices = own.prediction.choices
+        plain = {axis: value for axis, value in choices.items() if axis != MICRO_BATCH}
+        grid.setdefault(label(plain, others), {})[choices.get(MICRO_BATCH)] = own
+    return grid
 
 
 def _every_card(by_batch: Mapping[Any, OnCards], cards: Sequence[Gpu]) -> Iterator[str]:

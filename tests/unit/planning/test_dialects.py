@@ -12,6 +12,7 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.dialects.axes import axes_of
 from orchestrator.planning.dialects.changes import changed_file
 from orchestrator.planning.dialects.facts import ours
+from orchestrator.planning.dialects.models import shape_of
 from orchestrator.planning.dialects.registry import DIALECTS
 from orchestrator.planning.dialects.written import translated
 from orchestrator.planning.plan import plan
@@ -249,6 +250,17 @@ def changed(folder: Path, name: str, text: str, **choices):
     init.main(["--from", str(folder / name), "--output", str(target), "--force"])
     (trial,) = plan(load_config(target)).trials
     return changed_file(folder / name, {**trial.choices, **choices})
+
+
+def test_a_downloaded_model_has_the_shape_of_its_own_config(tmp_path, monkeypatch):
+    monkeypatch.delenv("HF_HUB_CACHE", raising=False)
+    monkeypatch.setenv("HF_HOME", str(tmp_path))
+    snapshot = tmp_path / "hub" / "models--of--nobody" / "snapshots" / "1"
+    snapshot.mkdir(parents=True)
+    (snapshot / "config.json").write_text('{"model_type": "llama", "hidden_size": 48}')
+    shape = shape_of("of/nobody")
+    assert shape is not None
+    assert (shape.architecture, shape.config, shape.is_exact) == ("llama", {"hidden_size": 48}, True)
 
 
 def test_only_changed_keys_of_a_yaml_file_change(tmp_path):
