@@ -216,10 +216,11 @@ class _Deciding:
             seed=len(self.state.measured),
         )
         is_settled = self._is_settled(remaining, incumbent)
-        smallest = self._smaller_than_measured(posterior, measured, can_run & query.candidates)
+        smallest = _smaller_than_tried(posterior, rivals, can_run & query.candidates)
         if is_settled and incumbent is None and smallest is not None:
-            # The prediction may be wrong. That nothing fits is said once the smallest was tried.
-            is_settled, gains = False, np.eye(1, len(gains), smallest)[0]
+            # The prediction may be wrong. That nothing fits is said once the smallest was tried. It
+            # has the least value there is, because trials of other queries may show it, too.
+            is_settled, gains = False, np.finfo(float).tiny * np.eye(1, len(gains), smallest)[0]
             remaining = replace(remaining, values=gains)
         pick = fastest_of(posterior, measured, query.within_bytes)
         return _Assessment(
@@ -228,15 +229,6 @@ class _Deciding:
             values=np.zeros(len(gains)) if is_settled else remaining.values,
             fits=fits,
         )
-
-    def _smaller_than_measured(
-        self, posterior: Posterior, measured: Sequence[int], can_run: Mask
-    ) -> int | None:
-        """The candidate of least memory, unless a measured one needs about as little."""
-        expected = np.where(can_run, posterior.log_memory, math.inf)
-        smallest = int(expected.argmin())
-        least = min((posterior.log_memory[index] for index in measured), default=math.inf)
-        return smallest if expected[smallest] < least + math.log(1 - NEARLY) else None
 
     def _is_settled(self, remaining: RemainingGain, incumbent: int | None) -> bool:
         """Whether the expected gain is below the regret, or surely no candidate fits."""
@@ -286,6 +278,13 @@ class _Deciding:
     def _skipped(self, rules: NDArray[np.object_], is_worth_measuring: Mask) -> dict[int, str]:
         left_out = self.is_open & ~is_worth_measuring
         return {index: rules[index] for index in np.flatnonzero(left_out).tolist()}
+
+
+def _smaller_than_tried(posterior: Posterior, tried: Sequence[int], can_run: Mask) -> int | None:
+    """The candidate of least memory, unless one that was tried needs about as little."""
+    expected = np.where(can_run, posterior.log_memory, math.inf)
+    least = posterior.log_memory[tried].min(initial=math.inf)
+    return int(expected.argmin()) if expected.min() < least + math.log(1 - NEARLY) else None
 
 
 def _measured_pick(measurement: Measurement) -> MeasuredPick:

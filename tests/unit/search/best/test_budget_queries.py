@@ -131,9 +131,13 @@ def test_query_is_settled_once_nothing_can_beat_its_pick():
 def test_query_that_nothing_fits_is_settled_once_the_smallest_was_tried():
     known = state()
     measure(known, 1, 10.0)
-    decisions = decide(known, plan(measured=[1]), [query(0, 1, 2, budget=1.0 * GIB)], STOPPING)
+    too_small = query(0, 1, 2, budget=1.0 * GIB)
+    decisions = decide(known, plan(measured=[1]), [too_small], STOPPING)
     assert decisions.next == 0
     assert not decisions.results[0].is_settled
+    # Trials for other budgets come first, because they may be as small.
+    assert decide(known, plan(measured=[1]), [too_small, query(3, 4)], STOPPING).next in {3, 4}
+    assert decide(known, plan(outstanding=[0], measured=[1]), [too_small], STOPPING).next is None
     measure(known, 0, 10.0)
     decisions = decide(known, plan(measured=[0, 1]), [query(budget=1.0 * GIB)], STOPPING)
     (result,) = decisions.results
