@@ -217,6 +217,6 @@ def _combined(
         flags=tuple(dict.fromkeys(flag for row in repeats for flag in flags_of(row))),
         loss_check=min(
             (checks.get(row["trial_id"], NOT_CHECKED) for row in repeats),
-            key=lambda check: list(CheckState).index(check.state),
+            key=lambda check: (list(CheckState).index(check.state), -(check.bound or 0.0)),
         ),
     )

@@ -79,7 +79,13 @@ def losses(configuration: Configuration) -> str:
     is_wrong = configuration.loss_state is CheckState.MISMATCH
     if configuration.same_losses is not None and not is_wrong:
         return "same as the reference, measured"
-    return LOSS_STATES[configuration.loss_state]
+    words = LOSS_STATES[configuration.loss_state]
+    # The smallest fault that this comparison could have found.
+    check = configuration.loss_check
+    if configuration.loss_state is CheckState.MATCHES and check.bound:
+        where = " in the first step" if check.steps == 1 else ""
+        return f"{words} within {flags.percent(check.bound)}{where}"
+    return words
 
 
 def wrong_parts(configurations: Iterable[Configuration]) -> str:

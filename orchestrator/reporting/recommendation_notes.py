@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 
 from orchestrator.analysis.dataset import EnvironmentResults
+from orchestrator.analysis.gradient_results import GradientResult
 from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.analysis.recommendation import Basis, Offer
 from orchestrator.labels import recipe_label
@@ -21,10 +22,20 @@ def notes(results: EnvironmentResults, candidate: Offer) -> list[str]:
         recipe = recipe_label(candidate.configuration.training_recipe)
         sentences.append(f"other training recipe than the baseline: {recipe}")
     sentences += _losses(candidate)
-    compared = (results.gradient_results.get(own) for own in candidate.measured.trial_ids)
-    sentences += map(gradients.sentence, filter(None, compared))
+    sentences += map(gradients.sentence, _gradients(results, candidate))
     sentences += map(flags.with_heading, candidate.configuration.flags)
     return sentences
+
+
+def _gradients(results: EnvironmentResults, candidate: Offer) -> list[GradientResult]:
+    found = map(results.gradient_results.get, candidate.measured.trial_ids)
+    return [result for result in found if result is not None]
+
+
+def _gradients_agree(results: EnvironmentResults, candidate: Offer) -> bool:
+    """Gradients that agree say more than losses: equal ones follow from them."""
+    checks = [result.check for result in _gradients(results, candidate)]
+    return any(check is not None and check.agrees for check in checks)
 
 
 def short_notes(results: EnvironmentResults, candidate: Offer) -> str:
@@ -44,7 +55,7 @@ def _headings(results: EnvironmentResults, candidate: Offer) -> Iterator[str]:
     loss_state = candidate.measured.loss_state
     if configuration.same_losses is not None and loss_state is not CheckState.MISMATCH:
         yield "same losses as the reference, measured"
-    elif loss_state is CheckState.NOT_CHECKED:
+    elif loss_state is CheckState.NOT_CHECKED and not _gradients_agree(results, candidate):
         yield "losses not checked"
     for flag in configuration.flags:
         yield flags.heading(flag.kind)
@@ -65,7 +76,7 @@ def _losses(candidate: Offer) -> Iterator[str]:
         why = "there is no reference to compare them with"
         if check.bound is not None:
             steps = count(check.steps, "step")
-            why = f"over {steps} even a loss of twice the reference's could be chance"
+            why = f"over {steps} a difference of {flags.percent(check.bound)} could be chance"
         yield f"losses not checked: {why}"
     if candidate.suspicion is not None:
         yield f"{flags.with_heading(candidate.suspicion)}; an exported train.py corrects that"

@@ -9,8 +9,9 @@ training are compared, relative to the reference's mean loss over the whole trai
   the data differently. Their mean losses may differ by as much as the scatter of the reference's
   losses from step to step explains.
 
-With few steps or small batches much is allowed, so a mismatch is certain, but a match is no proof.
-If even a loss of zero, or of twice the reference's, would pass, the state is "not checked".
+With few steps or small batches much is allowed. If a difference of more than 10 % would pass, the
+state is "not checked"; a match names the smallest difference that it would have found. Most wrong
+gradients leave the first losses as they are: those are found by jobs/trial/gradients.
 
 loss_checks.py  the check of every row, and the rows whose losses it has to match
 windows.py      the comparison of two trials

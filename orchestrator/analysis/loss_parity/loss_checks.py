@@ -62,12 +62,14 @@ def loss_checks(
     ok = [row for row in rows if row["outcome"] == Outcome.OK]
     checks: dict[str, LossCheck] = {}
     for in_environment in grouped(ok, itemgetter("environment_id")).values():
-        checker = _Checker(in_environment, losses, axes)
+        checker = LossChecker(in_environment, losses, axes)
         checks |= {row["trial_id"]: checker.check(row) for row in in_environment}
     return checks
 
 
-class _Checker:
+class LossChecker:
+    """Compares rows of one environment, each with its references among them."""
+
     def __init__(self, rows: Iterable[Row], losses: Losses, axes: Mapping[str, str]) -> None:
         self._losses = losses
         self._axes = axes
@@ -89,12 +91,17 @@ class _Checker:
         ]
         return row["accumulation"], len(changed)
 
-    def check(self, row: Row) -> LossCheck:
+    def losses_of(self, row: Row) -> Sequence[float]:
+        """The losses of a row's steps; empty if they are not known."""
+        return self._losses.get(row["trial_id"], ())
+
+    def check(self, row: Row, losses: Sequence[float] | None = None) -> LossCheck:
+        """What a row's losses say, or ``losses`` in their place."""
         # The trial itself compared the loss of a micro-batch with and without accumulation.
         scale_flag = scaling_flag(row.get("accumulation_loss_ratio"), row["accumulation"])
         if scale_flag is not None:
             return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
-        own = self._losses.get(row["trial_id"], ())
+        own = self.losses_of(row) if losses is None else losses
         steps = len(own)
         for step, loss in enumerate(own, 1):
             if not math.isfinite(loss):
@@ -102,7 +109,7 @@ class _Checker:
                 return LossCheck(state=CheckState.MISMATCH, steps=steps, flag=flag)
         if not steps:
             return NOT_CHECKED
-        comparisons = [self._compared_with(row, other) for other in self._references(row)]
+        comparisons = [self._compared_with(row, own, other) for other in self._references(row)]
         if comparisons:
             # The weakest comparison counts, but a mismatch with any reference is decisive.
             mismatches = [each for each in comparisons if each.state is CheckState.MISMATCH]
@@ -113,9 +120,8 @@ class _Checker:
             return LossCheck(state=CheckState.REFERENCE, steps=steps)
         return NOT_CHECKED
 
-    def _compared_with(self, row: Row, reference: Row) -> LossCheck:
-        own, others = self._losses[row["trial_id"]], self._losses[reference["trial_id"]]
-        windows = compared(row, reference, own, others, self._axes)
+    def _compared_with(self, row: Row, own: Sequence[float], reference: Row) -> LossCheck:
+        windows = compared(row, reference, own, self.losses_of(reference), self._axes)
         ratio = mismatch_ratio(windows)
         flag = None
         if ratio is not None:

@@ -24,8 +24,8 @@ OTHER_DRAWS = 0.1
 the reference; a round figure."""
 STANDARD_ERRORS = 3.0
 """A difference of two means counts as chance up to this many standard errors."""
-MAX_BOUND = 1.0
-"""A loss of zero differs by 100 %, as does one that was not divided by an accumulation of two."""
+MAX_BOUND = OTHER_DRAWS
+"""A comparison that a larger difference could pass says nothing: its result is "not checked"."""
 
 
 class CheckState(enum.StrEnum):
@@ -34,9 +34,9 @@ class CheckState(enum.StrEnum):
     MISMATCH = "mismatch"
     """The losses differ from the reference's by more than chance, or are not finite."""
     NOT_CHECKED = "not checked"
-    """There is no reference or no loss, or too few steps to tell a wrong loss from chance."""
+    """There is no reference or no loss, or a difference of more than 10 % could be chance."""
     MATCHES = "matches"
-    """The losses agree with those of the reference, and the check could have found a mismatch."""
+    """The losses agree with those of the reference, and a difference of 10 % would be found."""
     REFERENCE = "reference"
     """Other trials are compared with this one. It is compared with no other."""
 
@@ -72,7 +72,7 @@ class LossWindow:
 
     @property
     def bound(self) -> float:
-        """Every true difference beyond this is detected, relative to the scale.
+        """The smallest fault that is seen here: a true difference beyond this is detected.
 
         It is less than ``allowed`` if the losses rise and fall together, as with the same samples.
         """
@@ -80,8 +80,8 @@ class LossWindow:
 
     @property
     def has_power(self) -> bool:
-        """Whether a loss of zero, or of twice the reference's, would be found here."""
-        return self.bound < MAX_BOUND
+        """Whether every difference beyond ``MAX_BOUND`` would be found here."""
+        return self.bound <= MAX_BOUND
 
 
 def loss_windows(
@@ -103,7 +103,10 @@ def loss_windows(
     for half in (slice(0, middle), slice(middle, steps)) if middle else (slice(0, steps),):
         count = half.stop - half.start
         # The variance of the difference of two means is the sum of both variances.
-        chance = STANDARD_ERRORS * deviation * math.sqrt(2 / count)
+        unpaired_error = STANDARD_ERRORS * deviation * math.sqrt(2 / count)
+        paired_error = paired_half_width / math.sqrt(count)
+        # What equal samples cause in both losses is no chance, so the narrower interval serves.
+        chance = min(unpaired_error, paired_error)
         allowed = OTHER_DRAWS + further + chance if rounding is None else rounding
         windows.append(
             LossWindow(
@@ -113,7 +116,7 @@ def loss_windows(
                 reference=statistics.fmean(reference[half]),
                 scale=scale,
                 allowed=allowed,
-                paired_error=paired_half_width / math.sqrt(count),
+                paired_error=paired_error,
             )
         )
     return tuple(windows)

@@ -14,7 +14,7 @@ from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
 from orchestrator.labels import label
-from orchestrator.reporting.configurations import LOSS_STATES, memory_meaning, recipe_name
+from orchestrator.reporting.configurations import losses, memory_meaning, recipe_name
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.html.decisions import decisions, is_asked, offered_batches, short
 from orchestrator.reporting.html.details import anatomies, explained_pairs
@@ -220,7 +220,7 @@ def _rows(
                 "error95": short(own.error95),
                 "hostBound": int(own.is_host_bound),
                 "lossMismatch": int(bool(own.loss_flags)),
-                "losses": LOSS_STATES[own.loss_state],
+                "losses": losses(own),
                 "flags": list(map(with_heading, own.flags)),
                 "memoryLayers": layers and list(layers.values()),
             }

@@ -37,7 +37,7 @@ def render(explanation: Explanation) -> bytes:
             _bars(_panel(figure, index, height, f"{title}: {source}"), breakdown, write)
         if losses is not None:
             # Without a band, the losses were not checked.
-            meaning = "not checked: over so few steps a mismatch could be chance"
+            meaning = "not checked: a mismatch could be chance"
             if losses.state is not CheckState.NOT_CHECKED:
                 meaning = "grey is where B's mean (dashed) matches A"
             _curves(_panel(figure, 2, height, f"Loss of each step; {meaning}"), losses)

@@ -10,7 +10,7 @@ from orchestrator.analysis.explanation.result import (
     LossCurves,
     Term,
 )
-from orchestrator.analysis.loss_parity.windows import MAX_BOUND, CheckState, LossWindow
+from orchestrator.analysis.loss_parity.windows import CheckState, LossWindow
 from orchestrator.analysis.repeatability import CLOSE
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.flags import with_heading
@@ -204,8 +204,8 @@ def _window(window: LossWindow) -> str:
         steps = f"step {window.end}"
     means = f"mean loss {window.reference:.4g} -> {window.own:.4g}"
     line = f"{steps}: {means}, a difference of {_percent(window.difference)}"
+    if not window.matches:
+        return f"{line}; up to {_percent(window.allowed)} could be chance"
     if not window.has_power:
-        return f"{line}; not checked: over so few steps it could be chance"
-    if window.allowed >= MAX_BOUND:
-        return f"{line}; step by step it is below {_percent(window.bound)}"
-    return f"{line}; up to {_percent(window.allowed)} is a match"
+        return f"{line}; not checked: up to {_percent(window.bound)} could be chance"
+    return f"{line}; a change by {_percent(window.bound)} would be seen"

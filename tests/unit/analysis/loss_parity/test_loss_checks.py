@@ -2,6 +2,7 @@
 
 import math
 import random
+from argparse import Namespace
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ from orchestrator.analysis.loss_parity.loss_checks import LossCheck, loss_checks
 from orchestrator.analysis.loss_parity.windows import CheckState, LossWindow, state_of
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.trial_table import table_of_records
+from tests.benchmarks.recorded import loss_faults
 from tests.support.recorded_runs import RECORDED
 from tests.support.records import COLUMNS, make_record
 
@@ -115,6 +117,15 @@ def test_recorded_runs_show_upstreams_accumulation_and_nothing_else(run, accumul
         assert flag.value == pytest.approx(4, rel=0.1)
 
 
+def test_no_fault_of_a_tenth_of_the_loss_passes_as_a_match_in_recorded_trials():
+    options = Namespace(runs=[RECORDED / "2026-11-20-bert_large-7xh200-part"])
+    counted, excluded, _, *faults = loss_faults.lines(options)
+    assert counted == "0 mismatch, 42 not checked, 101 matches, 36 reference"
+    assert excluded.endswith("and always of 5.8%")
+    # The last fault leaves the first step as it is, which is all that other recipes compare.
+    assert {line.rpartition(", ")[2] for line in faults[:-1]} == {"0.0% match"}
+
+
 def test_build_dataset_sets_loss_flags_and_takes_them_back():
     records = [make_record(**PLAIN), make_record(**{**PLAIN, **CHECKPOINT})]
     first, second = (record.trial_id for record in records)
@@ -133,18 +144,17 @@ def window(own: float, allowed: float) -> LossWindow:
 @pytest.mark.parametrize(
     ("own", "allowed", "state"),
     [
-        (1.2, 0.3, CheckState.MATCHES),
+        (1.05, 0.1, CheckState.MATCHES),
         (1.4, 0.3, CheckState.MISMATCH),
-        # The bound of 501 % that nothing fails: a loss of zero, or twice as large, would pass.
-        (1.0, 5.01, CheckState.NOT_CHECKED),
-        (2.0, 1.0, CheckState.NOT_CHECKED),
+        # A difference of more than 10 % would pass.
+        (1.0, 0.101, CheckState.NOT_CHECKED),
         # What is beyond even that bound is certain.
         (8.0, 5.01, CheckState.MISMATCH),
     ],
 )
 def test_state_of_a_check_without_power_is_not_checked(own, allowed, state):
     assert state_of([window(own, allowed)]) is state
-    assert state_of([window(1.0, 0.3), window(own, allowed)]) is state
+    assert state_of([window(1.0, 0.1), window(own, allowed)]) is state
     assert state_of([]) is CheckState.NOT_CHECKED
 
 
@@ -154,7 +164,7 @@ def test_loss_checks_without_power_raise_no_flag_and_say_so():
     assert judge(*rows) == {}
     assert states(*rows) == [CheckState.REFERENCE, CheckState.NOT_CHECKED]
     rows = (({}, noisy()), ({"precision": "bf16"}, noisy(seed=1)), (CHECKPOINT, noisy()))
-    assert states(*rows) == [CheckState.REFERENCE, CheckState.MATCHES, CheckState.MATCHES]
+    assert states(*rows) == [CheckState.REFERENCE, CheckState.NOT_CHECKED, CheckState.MATCHES]
     assert states(({}, noisy()), (CHECKPOINT, [])) == [CheckState.REFERENCE, CheckState.NOT_CHECKED]
 
 
