@@ -107,21 +107,22 @@ class RaggedSteps:
         self.padding_share = float(1 - tokens / positions)
         if not self.distinct:
             return list(epoch)
-        longest = self._columns[:, steps].max(axis=(0, 2, 3))
-        by_length = np.lexsort((work[:, -1], longest))
+        rows: list[int] = steps[self._chosen(self._columns[:, steps], work)].ravel().tolist()
+        return rows
+
+    def _chosen(self, lengths: np.ndarray, work: np.ndarray) -> list[int]:
+        """The numbers of the steps to train on, in order, by the ``lengths`` of their rows."""
+        by_length = np.lexsort((work[:, -1], lengths.max(axis=(0, 2, 3))))
         others = _from_outside_in(_quantiles(by_length, self._others))
         turn = _from_outside_in(_quantiles(by_length, self.distinct))
         self._measured = work[turn]
-        self._count_new_shapes(self._shapes(self._columns[:, steps]), others, turn)
-        turns = math.ceil((self.warmup_steps + (self._counted_steps or 0)) / len(turn))
-        rows: list[int] = steps[[*others, *turn * turns]].ravel().tolist()
-        return rows
-
-    def _count_new_shapes(self, shapes: np.ndarray, others: list[int], turn: list[int]) -> None:
-        """Those of the epoch's mean step, and of each step of the first turn, after the others."""
+        # New shapes of the epoch's mean step, and of each step of the first turn after the others.
+        shapes = self._shapes(lengths)
         self._new_shapes_of_mean_step = _distinct(shapes) / shapes.shape[1]
         met = [_distinct(shapes[:, [*others, *turn[:end]]]) for end in range(len(turn) + 1)]
         self._new_shapes = np.diff(met).tolist()
+        turns = math.ceil((self.warmup_steps + (self._counted_steps or 0)) / len(turn))
+        return [*others, *turn * turns]
 
     def at_mean(self, seconds: Sequence[float], first: int) -> list[float]:
         """Seconds of consecutive steps, as if each were the epoch's mean step.

@@ -94,36 +94,39 @@ def calibrate(load: Load) -> Calibration:
     device = torch.device("cuda" if uuid else "cpu")
     constants: dict[str, Any] = {"device": environment.describe().get("cpu_model", "")}
     if uuid:
-        torch.cuda.synchronize()
-        properties = torch.cuda.get_device_properties(device)
-        constants = {
-            # The first CUDA call has created the context, and the GPU is idle.
-            "context_bytes": nvml.used_bytes(uuid) - used_before,
-            "multiprocessors": properties.multi_processor_count,
-            "threads_per_multiprocessor": properties.max_threads_per_multi_processor,
-            "capability": float(f"{properties.major}.{properties.minor}"),
-        }
+        constants = _constants(uuid, used_before)
     formats = _formats(constants.get("capability"))
     flops = {
         name: {size: _product_rate(device, name, size, load) for size in load.sizes}
         for name in formats
     }
-    attention_rate = _attention_rate(device, formats[-1], load)
     tiny = torch.zeros(1, device=device)
-    launches = _per_second(lambda: tiny.add_(1.0), device, load)
-    copy_rate = _copy_rate(device, load)
-    # Read at the end, while the GPU is still warm and its clocks still high.
-    constants |= _readings(uuid) if uuid else {}
+    # Arguments are computed in order: the readings come last, while the GPU is still warm.
     return Calibration(
         torch=torch.__version__,
         flops_per_second={name: rates[max(rates)] for name, rates in flops.items()},
         flops_by_size=flops,
-        attention_flops_per_second=attention_rate,
-        launches_per_second=launches,
-        copy_bytes_per_second=copy_rate,
-        seconds=time.perf_counter() - begin,
+        attention_flops_per_second=_attention_rate(device, formats[-1], load),
+        launches_per_second=_per_second(lambda: tiny.add_(1.0), device, load),
+        copy_bytes_per_second=_copy_rate(device, load),
         **constants,
+        **(_readings(uuid) if uuid else {}),
+        seconds=time.perf_counter() - begin,
     )
+
+
+def _constants(uuid: str, used_before: int) -> dict[str, Any]:
+    import torch
+
+    torch.cuda.synchronize()
+    properties = torch.cuda.get_device_properties("cuda")
+    return {
+        # The first CUDA call has created the context, and the GPU is idle.
+        "context_bytes": nvml.used_bytes(uuid) - used_before,
+        "multiprocessors": properties.multi_processor_count,
+        "threads_per_multiprocessor": properties.max_threads_per_multi_processor,
+        "capability": float(f"{properties.major}.{properties.minor}"),
+    }
 
 
 def _readings(uuid: str) -> dict[str, Any]:

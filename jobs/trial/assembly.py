@@ -37,47 +37,54 @@ def assemble(
     warmup_steps = _warmup_steps(spec, device)
     dataset, collator = _dataset(spec, _total_steps(spec, warmup_steps), user)
     lengths = _lengths(spec, dataset)
-    ragged = None if lengths is None else ragged_steps(spec, lengths, collator, warmup_steps)
-    if ragged is not None:
+    ragged = None
+    if lengths is not None:
+        ragged = ragged_steps(spec, lengths, collator, warmup_steps)
         warmup_steps = ragged.warmup_steps
     steps = _total_steps(spec, warmup_steps)
     dataset = _repeated(spec, dataset, steps)
 
     enter("model")
-    for place in PROCESS_PLACES:
-        if set_state := bound(spec, place):
-            set_state()
-    # Making the arguments also sets up DeepSpeed's process group and ZeRO-3's way of building a
-    # model. So they must exist before the model does.
-    arguments = training_arguments(
-        spec, output_dir=scratch, total_steps=steps, deepspeed=_deepspeed(spec, scratch)
-    )
-    transformers.set_seed(spec.measure.seed)
+    arguments = _arguments(spec, steps, scratch)
     model = _model(spec, dataset, arguments, device)
     notify(trackers, Moment.MODEL, device)
 
     enter("trainer")
     make_optimizer = bound(spec, "optimizer")
+    meter = Meter(
+        trackers,
+        enter,
+        warmup_steps=warmup_steps,
+        total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
+        relative_error=wanted_error(spec.measure.relative_error, device.type),
+        device=device,
+        count_samples=getattr(collator, "count_samples", None),
+        ragged=ragged,
+    )
     setup = Setup(
         model=model,
         dataset=dataset,
         collator=collator,
         arguments=arguments,
         optimizer=None if make_optimizer is None else make_optimizer(model, arguments),
-        meter=Meter(
-            trackers,
-            enter,
-            warmup_steps=warmup_steps,
-            total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
-            relative_error=wanted_error(spec.measure.relative_error, device.type),
-            device=device,
-            count_samples=getattr(collator, "count_samples", None),
-            ragged=ragged,
-        ),
+        meter=meter,
         ragged=ragged,
         user=user,
     )
     return setup, lengths
+
+
+def _arguments(spec: TrialSpec, steps: int | None, scratch: str) -> Any:
+    """``TrainingArguments``, and the state of the process that a model is built in."""
+    for set_state in filter(None, (bound(spec, place) for place in PROCESS_PLACES)):
+        set_state()
+    # Making the arguments also sets up DeepSpeed's process group and ZeRO-3's way of building a
+    # model. So they must exist before the model does.
+    arguments = training_arguments(
+        spec, output_dir=scratch, total_steps=steps, deepspeed=_deepspeed(spec, scratch)
+    )
+    transformers.set_seed(spec.measure.seed)
+    return arguments
 
 
 def cores(spec: TrialSpec) -> int:

@@ -58,12 +58,7 @@ def run(
                 spec, trackers, enter, context_bytes=context_bytes, folder=scratch
             )
         except Exception as error:
-            outcome, rule, reason = errors.classify(error)
-            if outcome is Outcome.FAILED:  # no known outcome
-                traceback.print_exc()
-            if outcome is Outcome.OUT_OF_MEMORY and (cap := memory_cap.of(spec)):
-                reason = f"{memory_cap.in_words(cap)}: {reason}"
-            reason = _DOING.get(phases[-1], "") + reason
+            outcome, rule, reason = _failure(error, spec, phases[-1])
             derived = {"oom_requested_bytes": errors.requested_bytes(error)}
         # Whatever was measured before an error is kept.
         measurements, steps = _read(trackers)
@@ -81,6 +76,16 @@ def run(
         anatomy=anatomy,
         environment=environment.describe(),
     )
+
+
+def _failure(error: Exception, spec: TrialSpec, phase: str) -> tuple[Outcome, str, str]:
+    """Outcome, rule and reason of an error in a phase."""
+    outcome, rule, reason = errors.classify(error)
+    if outcome is Outcome.FAILED:  # no known outcome
+        traceback.print_exception(error)
+    if outcome is Outcome.OUT_OF_MEMORY and (cap := memory_cap.of(spec)):
+        reason = f"{memory_cap.in_words(cap)}: {reason}"
+    return outcome, rule, _DOING.get(phase, "") + reason
 
 
 def _trackers(spec: TrialSpec) -> list[Tracker]:

@@ -82,20 +82,24 @@ def measurements(model: torch.nn.Module) -> dict[str, Any]:
         "parameters_total": sum(weight.elements for weight in weights),
         "parameters_trainable": sum(weight.elements for weight in weights if weight.is_trained),
     }
+    for bits in (4, 8, 16, 32):
+        sizes = [weight.nbytes for weight in weights if weight.bits == bits]
+        values[f"weights_{bits}bit_bytes"] = sum(sizes)
     tower = _vision_tower(inside_adapter(model))
     if tower is not None:
         trained = (weight.elements for weight in weights_of(tower) if weight.is_trained)
         values["vision_parameters_trainable"] = sum(trained)
-    for bits in (4, 8, 16, 32):
-        sizes = [weight.nbytes for weight in weights if weight.bits == bits]
-        values[f"weights_{bits}bit_bytes"] = sum(sizes)
     # transformers sets this mark if quantization was asked for, even if no layer was quantized.
     if getattr(inside_adapter(model), "is_quantized", False):
-        frozen = [weight for weight in weights if weight.is_layer and not weight.is_trained]
-        total = sum(weight.elements for weight in frozen)
-        quantized = sum(weight.elements for weight in frozen if weight.bits <= 8)
-        values["base_quantized_share"] = quantized / total if total else None
+        values["base_quantized_share"] = _quantized_share(weights)
     return values
+
+
+def _quantized_share(weights: Iterable[Weight]) -> float | None:
+    frozen = [weight for weight in weights if weight.is_layer and not weight.is_trained]
+    total = sum(weight.elements for weight in frozen)
+    quantized = sum(weight.elements for weight in frozen if weight.bits <= 8)
+    return quantized / total if total else None
 
 
 def stored_tensors(parameter: Any) -> Iterator[torch.Tensor]:

@@ -7,11 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from jobs.anatomy.memory.kinds import OTHER
 from jobs.anatomy.trace import MemoryEvent, PhaseSpan, Trace, phase_at
 from jobs.anatomy_record import Timeline
 
+Sizes = NDArray[np.int64]
 SAMPLES = 150  # samples of a timeline, at most
 SAVED = "saved activations"
 
@@ -136,7 +138,7 @@ def _name_by_lifetime(
 
 def _held(
     names: Sequence[str], blocks: Sequence[_Block], changes: Sequence[tuple[MemoryEvent, _Block]]
-) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
+) -> Sizes:
     """Bytes of each name (rows) before the step and after each event (columns)."""
     row = {name: index for index, name in enumerate(names)}
     deltas = np.zeros((len(names), len(changes) + 1), dtype=np.int64)
@@ -152,19 +154,13 @@ def _without_zeros(nbytes_by_name: Mapping[str, int]) -> dict[str, int]:
     return {name: nbytes for name, nbytes in nbytes_by_name.items() if nbytes}
 
 
-def _timeline(
-    trace: Trace, names: Sequence[str], held: np.ndarray[tuple[int, int], np.dtype[np.int64]]
-) -> Timeline:
+def _timeline(trace: Trace, names: Sequence[str], held: Sizes) -> Timeline:
     """The step in ``SAMPLES`` equal stretches: the bytes at the highest moment of each."""
     times = [event.time for event in trace.memory_events]
     marks = [*times, *(time for phase in trace.phases for time in (phase.begin, phase.end))]
     begin = min(marks, default=0)
     edges = np.linspace(begin, max(marks, default=0), SAMPLES + 1 if marks else 2)
-    # What is held after the last event before a stretch is held at its beginning, too.
-    first = np.searchsorted(times, edges[:-1])
-    last = np.append(first[1:], len(times))
-    total = held.sum(axis=0)
-    highest = [a + int(total[a : b + 1].argmax()) for a, b in zip(first, last, strict=True)]
+    highest = _highest(held.sum(axis=0), np.searchsorted(times, edges[:-1]))
     series = {name: held[row, highest].tolist() for row, name in enumerate(names)}
     runs = itertools.groupby(trace.phases, key=lambda phase: phase.name)
     return Timeline(
@@ -172,6 +168,13 @@ def _timeline(
         held={name: sizes for name, sizes in series.items() if any(sizes)},
         phases=[(name, _seconds(next(spans).begin - begin)) for name, spans in runs],
     )
+
+
+def _highest(total: Sizes, first: Sizes) -> list[int]:
+    """Where the bytes are highest, after each of the first events of a stretch."""
+    # What is held after the last event before a stretch is held at its beginning, too.
+    stretches = itertools.pairwise([*first.tolist(), len(total) - 1])
+    return [begin + int(total[begin : end + 1].argmax()) for begin, end in stretches]
 
 
 def _seconds(nanoseconds: float) -> float:

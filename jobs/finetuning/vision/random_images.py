@@ -95,18 +95,10 @@ def _columns(
     is_image = _image_positions(layout, spec.images, tokens, config.model_type)
     ids = _token_ids(config, is_image, count, rng)
     after_images = int(np.flatnonzero(is_image)[-1]) + 1 + layout.text_after
-    lengths = np.full(count, tokens)
-    if spec.padding:
-        # Images are never padding, and each sample has a token of text after them.
-        most = 1 - (after_images + 1) / tokens
-        if spec.padding > most:
-            raise ValueError(
-                f"padding {spec.padding:g} of {tokens} tokens leaves no room for the images and a "
-                f"text, which take {after_images + 1}: give at most {most:.2g}, or longer samples"
-            )
-        lengths = random_lengths(spec, count, rng, shortest=after_images + 1)
+    # Images are never padding, and each sample has a token of text after them.
+    lengths = _padded_lengths(spec, count, rng, after_images + 1) if spec.padding else [[tokens]]
     positions = np.arange(tokens)
-    is_real = positions < lengths[:, None]
+    is_real = np.broadcast_to(positions < lengths, ids.shape)
     # The embeddings are the text model's, and so is the padding token.
     ids = np.where(is_real, ids, config.get_text_config().pad_token_id or 0)
     is_learnt = is_real & ~is_image
@@ -123,6 +115,19 @@ def _columns(
         marked = is_learnt if family.marks_answers else np.broadcast_to(is_image, ids.shape)
         columns[family.type_ids] = marked.astype(np.int64)
     return columns
+
+
+def _padded_lengths(
+    spec: SyntheticData, count: int, rng: np.random.Generator, shortest: int
+) -> np.ndarray:
+    """Random lengths from ``shortest`` on, of shape (count, 1). ValueError: less room is left."""
+    most = 1 - shortest / spec.sequence_length
+    if spec.padding > most:
+        raise ValueError(
+            f"padding {spec.padding:g} of {spec.sequence_length} tokens leaves no room for the "
+            f"images and a text, which take {shortest}: give at most {most:.2g}, or longer samples"
+        )
+    return random_lengths(spec, count, rng, shortest=shortest)[:, None]
 
 
 def _image_positions(layout: ImageLayout, images: int, tokens: int, family: str) -> np.ndarray:

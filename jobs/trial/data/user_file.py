@@ -53,19 +53,10 @@ def named_rows(file: DatasetFile) -> Any:
     If the user names none, it has all columns. Of several splits it is the training set. Raises
     ValueError for a missing column, for no rows, and for a file of the system, a pipe or a device.
     """
-    import datasets
-
     if problem := problem_of_path(file.path):
         raise ValueError(problem)
     with naming_the_line(file):
-        if file.format == "disk":
-            dataset = datasets.load_from_disk(file.path)
-        elif file.format == "imagefolder":
-            dataset = datasets.load_dataset("imagefolder", data_dir=file.path, split="train")
-        else:
-            dataset = datasets.load_dataset(file.format, data_files=file.path, split="train")
-    if isinstance(dataset, dict):
-        dataset = dataset["train"]
+        dataset = _loaded(file)
     missing = [name for name in file.columns.values() if name not in dataset.column_names]
     if missing:
         have = ", ".join(dataset.column_names)
@@ -80,6 +71,16 @@ def named_rows(file: DatasetFile) -> Any:
         if name in dataset.column_names and ours not in dataset.column_names:
             dataset = dataset.rename_column(name, ours)
     return dataset
+
+
+def _loaded(file: DatasetFile) -> Any:
+    import datasets
+
+    if file.format == "disk":
+        dataset = datasets.load_from_disk(file.path)
+        return dataset["train"] if isinstance(dataset, dict) else dataset
+    kind = "data_dir" if file.format == "imagefolder" else "data_files"
+    return datasets.load_dataset(file.format, **{kind: file.path}, split="train")
 
 
 def _of_numbers(
