@@ -25,6 +25,9 @@ class FlagKind(enum.StrEnum):
     NOT_QUANTIZED = "not_quantized"  # share of the frozen layers' weights in 16 bits or more
     CANNOT_EVALUATE = "cannot_evaluate"  # none
     CANNOT_SAVE = "cannot_save"  # none
+    CANNOT_LOAD_BEST = "cannot_load_best"  # none
+    CANNOT_RESUME = "cannot_resume"  # none
+    CANNOT_MERGE = "cannot_merge"  # none
 
 
 _KINDS = frozenset(kind.value for kind in FlagKind)

@@ -33,9 +33,16 @@ def train(setup: Setup) -> Trained:
         train_rows=loop.train_rows,
         evaluate=loop.evaluate_rows,
         save=loop.save_checkpoint,
+        load_best=loop.load_best,
+        resume=loop.resume,
         loss_of=lambda model, inputs: model(**inputs).loss,
         loss_scaling="divided" if setup.arguments.gradient_accumulation_steps > 1 else None,
     )
+
+
+class _OneStep(Listener):
+    def step_end(self) -> bool:
+        return True
 
 
 class _Loop:
@@ -83,21 +90,39 @@ class _Loop:
     def train_rows(self, rows: Sequence[Sequence[int]], meter: Listener) -> None:
         self.run(meter, loader_of(rows, self.dataloader, self.accelerator))
 
-    def evaluate_rows(self, rows: Sequence[int]) -> None:
+    def evaluate_rows(self, rows: Sequence[int], keeps_logits: bool = False) -> None:
         """The loss of these rows, in batches of the arguments' evaluation size."""
+        kept = []
         size = self._arguments.eval_batch_size
         batches = [rows[begin : begin + size] for begin in range(0, len(rows), size)]
         self.model.eval()
         try:
             with torch.no_grad():
                 for batch in loader_of(batches, self.dataloader, self.accelerator):
-                    self.model(**batch)
+                    outputs = self.model(**batch)
+                    if keeps_logits:
+                        kept.append(outputs.logits)
         finally:
             self.model.train()
 
     def save_checkpoint(self) -> None:
         """Save model, optimizer and random numbers as ``Accelerator.save_state`` does."""
-        self.accelerator.save_state(f"{self._arguments.output_dir}/checkpoint")
+        self.accelerator.save_state(self._checkpoint)
+
+    def load_best(self) -> None:
+        """Load a saved state at the end, optimizer included, as ``Accelerator.load_state`` does."""
+        self.accelerator.load_state(self._checkpoint)
+
+    def resume(self) -> None:
+        """Continue from the saved state for a step, on an optimizer without states, as in a new
+        process."""
+        self.optimizer.state.clear()
+        self.accelerator.load_state(self._checkpoint)
+        self.run(_OneStep())
+
+    @property
+    def _checkpoint(self) -> str:
+        return f"{self._arguments.output_dir}/checkpoint"
 
     def _forward_and_backward(
         self, batch: Any, share: float | torch.Tensor, meter: Listener

@@ -39,7 +39,8 @@ class Trained:
     train_rows: Callable[[Sequence[Sequence[int]], Listener], None]  # the same on micro-batches
     loss_scaling: LossScaling | None = None  # None: nothing is accumulated
     accumulated_loss_ratio: Callable[[], float | None] | None = None  # ``loss_ratio``
-    evaluate: Callable[[Sequence[int]], None] | None = None  # on these rows; None: the loop cannot
+    # on these rows, and whether their logits are kept; None: the loop cannot
+    evaluate: Callable[[Sequence[int], bool], None] | None = None
     trainer_class: str = ""  # module and name of the Trainer's class; empty: a plain loop
     trainer_settings: str = ""  # what its class of arguments adds to ``TrainingArguments``
     # (model, micro-batch) -> the mean loss of the training; None: it has no such loss
@@ -47,3 +48,5 @@ class Trained:
     columns: Mapping[str, Any] = field(default_factory=dict)  # those of ``techniques.COLUMNS``
     reference_model: torch.nn.Module | None = None  # which a preference training compares with
     save: Callable[[], None] | None = None  # saves a checkpoint; None: the loop cannot
+    load_best: Callable[[], None] | None = None  # loads the weights of that checkpoint
+    resume: Callable[[], None] | None = None  # continues from that checkpoint for a step

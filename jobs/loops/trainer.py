@@ -94,9 +94,12 @@ class Metered(_Base):
         loader = loader_of(rows, self.callback_handler.train_dataloader, self.accelerator)
         self.train_on(meter, loader)
 
-    def evaluate_rows(self, rows: Sequence[int]) -> None:
+    def evaluate_rows(self, rows: Sequence[int], keeps_logits: bool = False) -> None:
         """Evaluate on these rows as ``Trainer.evaluate`` does, without a report to the meter."""
         self.meter = Listener()
+        # With any function of metrics, the Trainer keeps the logits as its arguments say.
+        if keeps_logits and getattr(self, "compute_metrics", None) is None:
+            self.compute_metrics = _no_metrics
         self.evaluate(eval_dataset=subset(self.train_dataset, rows))
 
     def checked_loss_ratio(self) -> float | None:
@@ -107,6 +110,26 @@ class Metered(_Base):
     def save_checkpoint(self) -> None:
         """Save what the Trainer saves at a step: model, optimizer, schedule and random numbers."""
         self._save_checkpoint(self.model_wrapped, trial=None)
+
+    def load_best(self) -> None:
+        """Load the saved weights as ``load_best_model_at_end`` does."""
+        self.state.best_model_checkpoint = self._checkpoint
+        self._load_best_model()
+
+    def resume(self) -> None:
+        """Continue from the saved checkpoint for a step, on an optimizer without states, as in a
+        new process. NotImplementedError for DeepSpeed, whose engine a process makes once."""
+        if self.is_deepspeed_enabled:
+            raise NotImplementedError("a process of DeepSpeed cannot resume its own checkpoint")
+        self.optimizer.state.clear()
+        self.meter = Listener()
+        self.args.ignore_data_skip = True
+        self.args.max_steps = self.state.global_step + 1
+        self.train(resume_from_checkpoint=self._checkpoint)
+
+    @property
+    def _checkpoint(self) -> str:
+        return f"{self.args.output_dir}/checkpoint-{self.state.global_step}"
 
     def train_on(self, meter: Listener, dataloader: Any = None) -> None:
         """Train epochs of a data loader (None: of the training's), until ``meter`` stops it."""
@@ -135,6 +158,10 @@ class Metered(_Base):
                     epochs_trained=0,
                     steps_trained_in_current_epoch=0,
                 )
+
+
+def _no_metrics(predictions: Any, **kwargs: Any) -> dict[str, float]:
+    return {}
 
 
 class _StepReporter(transformers.TrainerCallback):
@@ -196,6 +223,8 @@ def measured(trainer: Metered, setup: Setup, loss_scale: LossScale) -> Trained:
         train_rows=trainer.train_rows,
         evaluate=trainer.evaluate_rows,
         save=trainer.save_checkpoint,
+        load_best=trainer.load_best,
+        resume=trainer.resume,
         loss_of=trainer.loss_of,
         loss_scaling=trainer.loss_scale.scaling,
         accumulated_loss_ratio=trainer.checked_loss_ratio,

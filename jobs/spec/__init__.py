@@ -22,5 +22,13 @@ from jobs.spec.model_and_data import (
 )
 from jobs.spec.plain_json import from_json, to_json
 from jobs.spec.recipe import PLAIN, Choice, TrainingRecipe
-from jobs.spec.trial import FollowUp, Isolation, MeasureSpec, MemoryCap, Purpose, TrialSpec
+from jobs.spec.trial import (
+    FollowUp,
+    Isolation,
+    MeasureSpec,
+    MemoryCap,
+    Purpose,
+    TrialSpec,
+    UpkeepSpec,
+)
 from jobs.spec.users_code import UserCode

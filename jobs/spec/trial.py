@@ -29,6 +29,21 @@ class MemoryCap:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class UpkeepSpec:
+    """What is measured beside a training, its evaluation and its checkpoint."""
+
+    compute_metrics_rows: int | None = None
+    """Rows of the evaluation, whose logits are kept as for a ``compute_metrics``; None: no logits
+    are kept, and two batches are evaluated."""
+    load_best: bool = False
+    """Load the checkpoint's weights into the trained model."""
+    resume: bool = False
+    """Continue from the checkpoint for one step."""
+    merge: bool = False
+    """Merge the adapter into its base, after all else."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class MeasureSpec:
     """How long and how carefully to measure."""
 
@@ -53,6 +68,8 @@ class MeasureSpec:
     """None: the trial may use the whole GPU."""
     evaluate_and_save: bool = False
     """Measure the memory of an evaluation and of a checkpoint after everything else."""
+    upkeep: UpkeepSpec = UpkeepSpec()
+    """How, if they are measured."""
 
 
 class Purpose(enum.StrEnum):

@@ -90,7 +90,7 @@ class Device(Tracker):
 
     def counted(self, begin: float, end: float) -> None:
         if self._values:
-            self._stop_polling()
+            # The memory is polled on: what follows, such as a step on the longest rows, counts.
             self._sensors.read()
             self._values |= self._sensors.between(begin, end)
 

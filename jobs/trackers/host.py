@@ -27,10 +27,7 @@ class Host(Tracker):
         self._cpu_seconds = TimeSeries()
 
     def start(self, context_bytes: int) -> None:
-        # proc(5): 5 restarts VmHWM, the peak of resident memory, from now. Where that is not
-        # permitted, the peak includes what came before the trial.
-        with contextlib.suppress(OSError):
-            Path("/proc/self/clear_refs").write_text("5")
+        restart_peak()
 
     def step_end(self) -> None:
         self._cpu_seconds.append(_cpu_seconds())
@@ -42,14 +39,23 @@ class Host(Tracker):
     def measurements(self) -> Mapping[str, Any]:
         import torch
 
-        values = {**self._values, "host_peak_resident_bytes": _peak_resident_bytes()}
+        values = {**self._values, "host_peak_resident_bytes": peak_resident_bytes()}
         if torch.cuda.is_initialized():
             pinned = torch.cuda.memory.host_memory_stats()
             values["host_pinned_bytes"] = pinned["allocated_bytes.peak"]
         return values
 
 
-def _peak_resident_bytes() -> int:
+def restart_peak() -> None:
+    """Let the peak of resident memory count from now (5 restarts VmHWM, proc(5)).
+
+    Where that is not permitted, the peak includes what came before.
+    """
+    with contextlib.suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
+
+
+def peak_resident_bytes() -> int:
     """VmHWM; without /proc, the peak since the process began. Both count KiB (proc(5))."""
     if kib := kernel_value("/proc/self/status", "VmHWM:"):
         return int(kib.split()[0]) * 1024

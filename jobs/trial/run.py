@@ -31,7 +31,11 @@ Announce = Callable[[str], None]
 Measurements = dict[str, Any]  # column -> value
 _DOING = {
     "worst_batch": "with the longest rows of the data in one batch: ",
-    "evaluate_and_save": "when evaluating or saving a checkpoint: ",
+    "evaluate": "when evaluating: ",
+    "save": "when saving a checkpoint: ",
+    "load_best": "when loading the best checkpoint at the end: ",
+    "resume": "when resuming from a checkpoint: ",
+    "merge": "when merging the adapter: ",
 }
 """Phase -> what begins the reason of an error in it."""
 
@@ -128,12 +132,13 @@ def _measure(
         if spec.measure.profile:
             enter("profile")
             values, anatomy = _profile(trained, values)
-        if spec.measure.evaluate_and_save:
-            enter("evaluate_and_save")
-            values = upkeep_peaks.measure(trained, setup, lengths, values)
         if spec.measure.gradients:
             enter("gradients")
             values |= _gradients(trained, setup, spec, device)
+        if spec.measure.evaluate_and_save:
+            # Last of all, because what is loaded and merged changes the weights.
+            actions = upkeep_peaks.actions(trained, setup, lengths, spec.measure.upkeep)
+            values = upkeep_peaks.measure(actions, values, enter)
         return values, anatomy
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def _upkeep_columns(name: str, action: str) -> tuple[Column, ...]:
-    unless = f"during {action}; null unless measure.evaluate_and_save"
+    unless = f"during {action}; null unless measure.evaluate_and_save asks for it"
     return (
         Column.nbytes(
             f"peak_{name}_allocated_bytes", f"Most bytes that tensors held at once {unless}"
@@ -25,6 +25,7 @@ def _upkeep_columns(name: str, action: str) -> tuple[Column, ...]:
         Column.nbytes(
             f"peak_{name}_reserved_bytes", f"Most bytes that the caching allocator held {unless}"
         ),
+        Column.nbytes(f"peak_{name}_host_bytes", f"Most resident memory of the process {unless}"),
         Column.seconds(f"{name}_seconds", f"Time of {action}"),
     )
 
@@ -55,6 +56,9 @@ COLUMNS = (
     Column("joules_per_sample", "float64", "Energy that the GPU drew per counted sample", unit="J"),
     *_upkeep_columns("evaluate", "an evaluation on the longest rows"),
     *_upkeep_columns("save", "saving a checkpoint"),
+    *_upkeep_columns("load_best", "loading a checkpoint's weights at the end of a training"),
+    *_upkeep_columns("resume", "continuing from a checkpoint, with the first step after it"),
+    *_upkeep_columns("merge", "merging an adapter into its base"),
     *gradient_check.COLUMNS,
 )
 
@@ -66,6 +70,10 @@ def derived(values: Mapping[str, Any], spec: TrialSpec, device_type: str) -> dic
         # Energy and speed are both of the counted steps.
         samples = values["samples_per_second"] * values["counted_seconds"]
         figures["joules_per_sample"] = values["energy_joules"] / samples
+    if "device_peak_bytes" in values and "peak_reserved_bytes" in values:
+        # The GPU is polled, so it misses what is reserved for less than that interval.
+        least = values["gpu_context_bytes"] + values["peak_reserved_bytes"]
+        figures["device_peak_bytes"] = max(values["device_peak_bytes"], least)
     if "persistent_bytes" in values and "cpu_step_peak_bytes" in values:
         # Without a CUDA allocator the peak is what persists plus what one step adds.
         figures["peak_allocated_bytes"] = values["persistent_bytes"] + values["cpu_step_peak_bytes"]

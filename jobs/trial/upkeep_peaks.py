@@ -1,9 +1,10 @@
-"""Memory outside the training step: the peaks of an evaluation and of saving a checkpoint."""
+"""Memory outside the training step: an evaluation, a checkpoint, and the end of a training."""
 
 import functools
+import itertools
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -12,42 +13,73 @@ from jobs import errors
 from jobs.flags import Flag, FlagKind, flag_columns, flags_of
 from jobs.loops.contract import Setup, Trained
 from jobs.record import Outcome
+from jobs.spec import UpkeepSpec
+from jobs.trackers.host import peak_resident_bytes, restart_peak
 from jobs.trial.data import RowLengths
 
+Action = tuple[str, Callable[[], Any]]
+"""What is measured: the name in its columns, and a function that does it."""
 
-def measure(
-    trained: Trained, setup: Setup, lengths: RowLengths | None, values: dict[str, Any]
-) -> dict[str, Any]:
-    """``values`` with the peaks of an evaluation and of a checkpoint, after everything else.
 
-    Raises what runs out of memory, as a training would. Any other error becomes a flag.
-    """
+def actions(
+    trained: Trained, setup: Setup, lengths: RowLengths | None, upkeep: UpkeepSpec
+) -> Iterator[Action]:
+    """What a trial does after its training, in this order."""
+    if trained.evaluate is not None:
+        rows = _evaluated_rows(setup, lengths, upkeep.compute_metrics_rows)
+        keeps_logits = upkeep.compute_metrics_rows is not None
+        yield "evaluate", functools.partial(trained.evaluate, rows, keeps_logits)
+    if trained.save is not None:
+        yield "save", trained.save
+    if upkeep.load_best and trained.load_best is not None:
+        yield "load_best", trained.load_best
+    if upkeep.resume and trained.resume is not None:
+        yield "resume", trained.resume
+    if upkeep.merge:
+        model = trained.accelerator.unwrap_model(trained.model)
+        # A trial without an adapter has nothing to merge.
+        if hasattr(model, "merge_and_unload"):
+            yield "merge", model.merge_and_unload
+
+
+def _evaluated_rows(setup: Setup, lengths: RowLengths | None, wanted: int | None) -> list[int]:
+    """Rows of two batches with the longest last; before them others, again if need be, if more are
+    ``wanted``."""
     # Two batches: the second one runs with the memory that the first one left.
     size = setup.arguments.eval_batch_size
     rows = list(range(min(len(setup.dataset), 2 * size)))
     if lengths is not None:
         rows = [row for batch in lengths.worst_micro_batches(size, 2) for row in batch]
-    evaluate = trained.evaluate and functools.partial(trained.evaluate, rows)
+    if wanted is None:
+        return rows
+    others = itertools.islice(itertools.cycle(range(len(setup.dataset))), wanted)
+    return [*others, *rows][-wanted:]
+
+
+def measure(
+    measured_actions: Iterator[Action], values: dict[str, Any], enter: Callable[[str], None]
+) -> dict[str, Any]:
+    """``values`` with the peaks of each action, which is a phase of its own.
+
+    Raises what runs out of memory, as a training would. Any other error becomes a flag.
+    """
     flags = list(flags_of(values))
-    measured: dict[str, Any] = {}
-    for name, act, kind in (
-        ("evaluate", evaluate, FlagKind.CANNOT_EVALUATE),
-        ("save", trained.save, FlagKind.CANNOT_SAVE),
-    ):
-        if act is not None:
-            figures = _peaks(name, act)
-            measured |= figures
-            if not figures:
-                flags.append(Flag(kind))
-    return {**values, **measured, **flag_columns(flags)}
+    for name, act in measured_actions:
+        enter(name)
+        figures = _peaks(name, act)
+        values = {**values, **figures}
+        if not figures:
+            flags.append(Flag(FlagKind(f"cannot_{name}")))
+    return {**values, **flag_columns(flags)}
 
 
-def _peaks(name: str, act: Callable[[], None]) -> dict[str, Any]:
+def _peaks(name: str, act: Callable[[], Any]) -> dict[str, Any]:
     """The columns of one action; none if it fails. Raises errors of memory."""
     has_gpu = torch.cuda.is_initialized()
     if has_gpu:
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
+    restart_peak()
     begin = time.perf_counter()
     try:
         act()
@@ -57,7 +89,7 @@ def _peaks(name: str, act: Callable[[], None]) -> dict[str, Any]:
             raise
         traceback.print_exc()
         return {}
-    figures: dict[str, Any] = {}
+    figures = {f"peak_{name}_host_bytes": peak_resident_bytes()}
     if has_gpu:
         torch.cuda.synchronize()
         # Without CUDA there is no allocator that counts.

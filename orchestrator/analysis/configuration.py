@@ -183,16 +183,17 @@ def memory_column(rows: Sequence[Row]) -> str:
 
 
 def whole_memory(row: Row, column: str) -> float:
-    """The memory by ``column`` with that of evaluations and checkpoints, if they were measured.
+    """The memory by ``column`` with what was measured beside the training, such as an evaluation.
 
     The whole GPU's peak is assumed to grow as much as the memory that the allocator reserves.
     """
     memory = float(row[column])
+    actions = ("evaluate", "save", "load_best", "resume", "merge")
     if column == "host_peak_resident_bytes":
-        return memory
+        return max(memory, *(row.get(f"peak_{action}_host_bytes") or 0.0 for action in actions))
     kind = "reserved" if column == "device_peak_bytes" else "allocated"
     training = row.get(f"peak_{kind}_bytes")
-    for action in ("evaluate", "save"):
+    for action in actions:
         peak = row.get(f"peak_{action}_{kind}_bytes")
         if peak is not None and training is not None:
             # An action that needs more than the training raises the peak by the difference.

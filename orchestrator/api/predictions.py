@@ -149,9 +149,10 @@ class Predictions:
         from orchestrator.reporting.verbs.prediction import table
 
         axes = self.config.axes_in_play
+        evaluates = self.config.measure.evaluate_and_save
         if not self.cards:
-            return table(self.predictions, axes)
-        return cards_table(self.answers, self.cards, axes, self.cheapest)
+            return table(self.predictions, axes, evaluates=evaluates)
+        return cards_table(self.answers, self.cards, axes, self.cheapest, evaluates=evaluates)
 
     def _repr_html_(self) -> str:
         return f"<pre>{html.escape(repr(self))}</pre>"

@@ -14,6 +14,7 @@ from jobs.spec import (
     ModelSpec,
     RowLengthDistribution,
     SyntheticData,
+    UpkeepSpec,
     UserCode,
 )
 from orchestrator.planning.axes import Grids, read_grids
@@ -192,11 +193,14 @@ def _follow_up(section: FollowUpSection) -> FollowUpPolicy:
 
 
 def _measure(file: ConfigFile) -> MeasureSpec:
-    fields = file.measure.model_dump(exclude={"repeats", "timeout"})
+    fields = file.measure.model_dump(exclude={"repeats", "timeout", "evaluate_and_save"})
+    upkeep = file.measure.evaluate_and_save
     if file.measure.steps is None:
         fields["relative_error"] = 0.0  # a whole epoch is never cut short
     return MeasureSpec(
         **fields,
         timeout_seconds=file.measure.timeout,
+        evaluate_and_save=upkeep is not None,
+        upkeep=UpkeepSpec(**dict(upkeep or ())),
         profile=file.follow_up.profile == "all",
     )

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from jobs.spec import Distribution, FileFormat, Isolation, Task
 from orchestrator.planning.config_types import (
+    SWITCH,
     Cpus,
     Duration,
     HostMemory,
@@ -141,6 +142,20 @@ class DataSection(Section, json_schema_extra=_exactly_one("synthetic", "file")):
         return self
 
 
+class UpkeepSection(Section):
+    """What to measure beside the training, its evaluation and its checkpoint."""
+
+    compute_metrics_rows: int | None = Field(default=None, ge=1)
+    """Rows of the evaluation, if a ``compute_metrics`` keeps their logits: on the GPU, until
+    ``eval_accumulation_steps`` batches. Default: no logits are kept."""
+    load_best: bool = False
+    """Load the checkpoint's weights at the end, as ``load_best_model_at_end`` does."""
+    resume: bool = False
+    """Continue from the checkpoint for one step."""
+    merge: bool = False
+    """Merge the adapter into its base, after all else."""
+
+
 class MeasureSection(Section):
     """How long and how carefully to measure each trial."""
 
@@ -159,7 +174,7 @@ class MeasureSection(Section):
     """Seed of weights, data and dropout."""
     inspect: bool = True
     """Read the effective configuration back from the model, the optimizer and the libraries."""
-    evaluate_and_save: bool = False
+    evaluate_and_save: Annotated[UpkeepSection | None, *SWITCH] = None
     """Also measure an evaluation, in batches of ``per_device_eval_batch_size`` (8), and the saving
     of a checkpoint. Memory figures and predictions then include both."""
     isolation: Isolation = "fork"

@@ -55,6 +55,17 @@ def _mapping_or_path(value: object) -> object:
     return value
 
 
+def _section_or_switch(value: object) -> object:
+    if not isinstance(value, (dict, bool)):
+        raise ValueError("must be true, false or a mapping")
+    return ({} if value else None) if isinstance(value, bool) else value
+
+
+def _is_switch_too(schema: dict[str, Any]) -> None:
+    schema["anyOf"] = [{"type": "boolean"}, schema["anyOf"][0]]
+    schema["default"] = False
+
+
 def _check_name(value: str | None) -> str | None:
     if value is None:
         return None
@@ -98,6 +109,8 @@ HostMemory = Annotated[int, *_parsed(_host_memory, _BYTES, _SIZE, _AUTO)]
 MappingOrPath = Annotated[
     dict[str, Any] | str, *_parsed(_mapping_or_path, {"type": "object"}, {"type": "string"})
 ]
+SWITCH = (BeforeValidator(_section_or_switch), Field(json_schema_extra=_is_switch_too))
+"""Of a type ``SECTION | None``: true stands for the section's defaults, false for None."""
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 """A list of texts. It is not strict, because YAML has lists and no tuples."""
 RunName = Annotated[str | None, AfterValidator(_check_name)]

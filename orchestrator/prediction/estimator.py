@@ -82,6 +82,7 @@ def _model_key(spec: TrialSpec) -> str:
         hooks,
         settings["deepspeed"],
         spec.measure.evaluate_and_save,
+        spec.measure.upkeep.compute_metrics_rows,
         bool(unpredictable(spec)),
     ]
     return json.dumps(parts, sort_keys=True)

@@ -129,8 +129,11 @@ def recipe_name(results: EnvironmentResults, recipe: TrainingRecipe) -> str:
 
 
 def memory_meaning(results: EnvironmentResults) -> str:
-    """What an environment's memory figures measure."""
-    return MEMORY_MEANS[results.memory_column]
+    """What an environment's memory figures measure, and what they leave out."""
+    rows = (own.row for own in results.configurations)
+    evaluates = any(row.get("evaluate_seconds") is not None for row in rows)
+    parts = "evaluation and checkpoint included" if evaluates else "the training alone"
+    return f"{MEMORY_MEANS[results.memory_column]}; {parts}"
 
 
 def tie_break_sentence(comparison: PairedComparison, labels: Mapping[str, str]) -> str:

@@ -137,6 +137,17 @@ WORDINGS: Mapping[FlagKind, Wording] = {
     FlagKind.CANNOT_SAVE: Wording(
         heading="cannot save", without_value="saving a checkpoint failed: the trial's log says why"
     ),
+    FlagKind.CANNOT_LOAD_BEST: Wording(
+        heading="cannot load the best",
+        without_value="loading the checkpoint's weights failed: the trial's log says why",
+    ),
+    FlagKind.CANNOT_RESUME: Wording(
+        heading="cannot resume",
+        without_value="continuing from the checkpoint failed: the trial's log says why",
+    ),
+    FlagKind.CANNOT_MERGE: Wording(
+        heading="cannot merge", without_value="merging the adapter failed: the trial's log says why"
+    ),
     FlagKind.NOT_QUANTIZED: Wording(
         heading="not quantized",
         value="share of the frozen layers' weights that stay in 16 bits or more",

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.spec import ModelSpec, TrialSpec
+from jobs.spec import ModelSpec, TrialSpec, UpkeepSpec
 from jobs.techniques import AXES
 from orchestrator import predict as predict_verb
 from orchestrator import sweep
@@ -386,16 +386,24 @@ def test_predict_evaluation_holds_its_logits_where_the_training_does_not(tiny_sp
         },
     )
 
-    def of(rows: int, *, evaluates: bool = True) -> TrialSpec:
+    def of(rows: int, *, evaluates: bool = True, kept: int | None = None, **own) -> TrialSpec:
         spec = tiny_spec(
             {"loss": "chunked", "micro_batch": 1},
-            training_arguments={"per_device_eval_batch_size": rows},
+            training_arguments={"per_device_eval_batch_size": rows, **own},
             evaluate_and_save=evaluates,
+            upkeep=UpkeepSpec(compute_metrics_rows=kept),
         )
         return replace(spec, model=model)
 
     # Together, so that a trace shared by mistake is seen.
-    large, without, small = predict([of(64), of(64, evaluates=False), of(1)], H200)
+    large, without, small, *keeping = predict(
+        [
+            *(of(64), of(64, evaluates=False), of(1)),
+            *(of(1, kept=200), of(1, kept=200, eval_accumulation_steps=50)),
+            of(1, kept=200, prediction_loss_only=True),
+        ],
+        H200,
+    )
     tokens = 64 * 16  # of the tiny trial's rows
     logits = tokens * 32_000 * 4
     assert without.allocated is not None
@@ -406,6 +414,13 @@ def test_predict_evaluation_holds_its_logits_where_the_training_does_not(tiny_sp
     assert not without.notes
     assert small.allocated is not None
     assert small.allocated.bytes < large.allocated.bytes / 2
+    assert "logits" in large.anatomy
+    # The logits of all rows that are kept, before and after those of the last batch are added.
+    beyond = [own.allocated.bytes - small.allocated.bytes for own in keeping]
+    row = 16 * 32_000 * 4
+    assert beyond[0] == pytest.approx(2 * 200 * row, rel=0.05)
+    assert beyond[1] == pytest.approx(2 * 50 * row, rel=0.1)
+    assert beyond[2] == 0
 
 
 @pytest.mark.parametrize("name", ["bert", "decoder"])

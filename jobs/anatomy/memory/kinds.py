@@ -10,12 +10,14 @@ KINDS: Mapping[str, str] = {
     "recomputed activations": "Computed again in the backward pass under checkpointing",
     "autocast copies of weights": "16-bit copies of 32-bit parameters",
     "inputs": "The batch",
+    "logits": "The scores of all classes or tokens, and what the loss makes of them",
     "temporary buffers": "Intermediate results of operators",
     "kernel workspaces": "Scratch memory of single kernels while they run",
     "library workspaces": "Scratch memory that cuBLAS keeps once it has allocated it",
     "ZeRO buffers": "DeepSpeed's flat partitions and buckets",
 }
-"""Kind of memory -> meaning. A measurement counts kernel workspaces as temporary buffers."""
+"""Kind of memory -> meaning. A measurement counts kernel workspaces as temporary buffers, and
+logits as these or as saved activations."""
 
 OTHER = "other"
 """Memory that was allocated before the profiled step, for a purpose that is not known."""

@@ -117,6 +117,8 @@ class AllocationRecorder(TorchDispatchMode):
         self._recording = _Recording()
         self.experts = 0
         """Experts of a layer, over which tokens are spread; 0 if the model has none."""
+        self.vocabulary = 0
+        """Size of the last dimension of logits; 0 if the model has none over its vocabulary."""
         self.is_padded = False
         """Whether the traced batches have padded positions."""
 
@@ -229,14 +231,16 @@ class AllocationRecorder(TorchDispatchMode):
             return
         # The weak reference calls ``_record_free`` when the storage is deleted.
         recording = self._recording
-        number = recording.take("tensor", (storage.nbytes(),), self._kind(func, args))
+        number = recording.take("tensor", (storage.nbytes(),), self._kind(func, args, tensor.shape))
         if self._phase:
             recording.alive[number] = self._phase
         self._storages[key] = (recording, number)
         self._references[key] = weakref.ref(storage, lambda _: self._record_free(key))
 
-    def _kind(self, func: Any, args: tuple[Any, ...]) -> str:
-        """The kind of memory of an operator's results; empty if the phase decides it."""
+    def _kind(self, func: Any, args: tuple[Any, ...], shape: torch.Size) -> str:
+        """The kind of memory of an operator's result; empty if the phase decides it."""
+        if len(shape) > 1 and shape[-1] == self.vocabulary:
+            return "logits"
         if func is _aten._to_copy.default and args[0].untyped_storage()._cdata in self._parameters:
             return "autocast copies of weights"
         if torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1:

@@ -86,6 +86,8 @@ class FakeStep:
         self._recorder.register_parameters(self.model.parameters())
         experts = (getattr(part, "num_experts", 0) for part in self.model.modules())
         self._recorder.experts = next(filter(None, experts), 0)
+        text_config = self.model.config.get_text_config()
+        self._recorder.vocabulary = getattr(text_config, "vocab_size", None) or 0
         accelerate_loop.enable_checkpointing(self.model, self._arguments)
         if _runs_trainer(spec) and hasattr(self._arguments, "use_cache"):
             # As the Trainer does on being made.
@@ -134,20 +136,38 @@ class FakeStep:
         return first, later
 
     def evaluation(self) -> Stream:
-        """A batch of an evaluation, on the longest rows: forward alone, without gradients."""
+        """The last batch of an evaluation, on the longest rows: forward alone, without gradients.
+
+        The logits of the batches before it are kept if a ``compute_metrics`` asks for them.
+        """
         batch = self.batches.worst(int(self._arguments.eval_batch_size))
         self._recorder.is_padded = batch.is_padded
         self.model.eval()
         try:
             with self._traced(), torch.no_grad():
                 self._recorder.stream()
+                kept = self._kept_logits(batch)
                 inputs = self._inputs(batch)
                 with self._recorder.phase("forward"):
-                    loss = self._loss({**inputs, **self._loss_arguments()})
-                    del loss, inputs
+                    outputs = self._outputs({**inputs, **self._loss_arguments()})
+                    if kept is not None:
+                        # The Trainer joins what it keeps after every batch.
+                        kept = torch.cat((kept, outputs.logits))
+                    del outputs, inputs, kept
                 return self._recorder.stream()
         finally:
             self.model.train()
+
+    def _kept_logits(self, batch: BatchShapes) -> torch.Tensor | None:
+        """The logits of all batches but the last that are on the GPU together; None: none are."""
+        rows = self._spec.measure.upkeep.compute_metrics_rows
+        if rows is None or self._arguments.prediction_loss_only:
+            return None
+        size = int(self._arguments.eval_batch_size)
+        together = min(-(-rows // size), self._arguments.eval_accumulation_steps or rows)
+        with self._recorder.phase("forward"):
+            logits: torch.Tensor = self._outputs(self._inputs(batch)).logits
+            return logits.new_empty(((together - 1) * size, *logits.shape[1:]))
 
     def _inputs(self, batch: BatchShapes) -> dict[str, torch.Tensor]:
         with self._recorder.phase("inputs"):
@@ -175,14 +195,16 @@ class FakeStep:
         return {}
 
     def _loss(self, inputs: dict[str, Any]) -> torch.Tensor:
-        """The loss; after autocast the outputs are in 32 bits, as accelerate converts them."""
+        return self._outputs(inputs).loss  # type: ignore[no-any-return]
+
+    def _outputs(self, inputs: dict[str, torch.Tensor]) -> Any:
+        """After autocast the outputs are in 32 bits, as accelerate converts them."""
         dtype = autocast_dtype(self._spec)
         if dtype is None or self._spec.settings.deepspeed is not None:
-            return self.model(**inputs).loss  # type: ignore[no-any-return]
+            return self.model(**inputs)
         with torch.autocast("cpu", dtype=dtype):
             outputs = self.model(**inputs)
-        outputs = convert_to_fp32(outputs)
-        return outputs.loss  # type: ignore[no-any-return]
+        return convert_to_fp32(outputs)
 
     def updates(self, spec: TrialSpec) -> Updates:
         """Clipping and the optimizer's step of ``spec``."""

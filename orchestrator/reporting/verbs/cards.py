@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.labels import label
 from orchestrator.reporting.terminal.safe_text import visible
-from orchestrator.reporting.verbs.prediction import installed_versions
+from orchestrator.reporting.verbs.prediction import heading
 from orchestrator.units import GIB
 
 if TYPE_CHECKING:
@@ -28,6 +28,8 @@ def cards_table(
     cards: Sequence[Gpu],
     axes: Sequence[str],
     cheapest: Sequence[Cheapest | None] = (),
+    *,
+    evaluates: bool,
 ) -> str:
     """The smallest card of each configuration by micro-batch; every card if it is only one.
 
@@ -35,8 +37,7 @@ def cards_table(
     """
     if not answers:
         return "no trials"
-    listed = " and ".join(f"{name} {number}" for name, number in installed_versions().items())
-    lines = [f"for {listed}; other versions may take other memory"]
+    lines = [heading(evaluates=evaluates)]
     grid = _grid(answers, [axis for axis in axes if axis != MICRO_BATCH])
     if len(grid) == 1:
         (by_batch,) = grid.values()

@@ -16,15 +16,13 @@ if TYPE_CHECKING:
     from orchestrator.prediction.prediction import Bounds, Figure, Prediction
 
 
-def table(predictions: Sequence[Prediction], axes: Sequence[str]) -> str:
+def table(predictions: Sequence[Prediction], axes: Sequence[str], *, evaluates: bool) -> str:
     """A table with a row for each trial: figures in GiB, the cards that suffice, and the label."""
     if not predictions:
         return "no trials"
     cards = " ".join(f"{card:>7}" for card in predictions[0].cards)
     header = f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}"
-    listed = [f"{name} {number}" for name, number in installed_versions().items()]
-    lines = [f"for {' and '.join(listed)}; other versions may take other memory"]
-    lines.append(f"{header}  {cards} GB")
+    lines = [heading(evaluates=evaluates), f"{header}  {cards} GB"]
     for prediction in predictions:
         lines += _trial_lines(prediction, label(prediction.choices, axes))
     lines += dict.fromkeys(note for own in predictions for note in own.notes)
@@ -37,6 +35,13 @@ def table(predictions: Sequence[Prediction], axes: Sequence[str]) -> str:
     if "tight" in fits:
         lines.append("tight: fits only if the allocator gives cached memory back")
     return visible("\n".join(lines))
+
+
+def heading(*, evaluates: bool) -> str:
+    """What the figures include, and which libraries they are for."""
+    listed = " and ".join(f"{name} {number}" for name, number in installed_versions().items())
+    parts = "training and evaluation" if evaluates else "the training alone, no evaluation"
+    return f"{parts}, for {listed}; other versions may take other memory"
 
 
 def installed_versions() -> dict[str, str]:

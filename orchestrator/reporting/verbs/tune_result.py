@@ -20,6 +20,7 @@ from orchestrator.analysis.repeatability import difference_error
 from orchestrator.analysis.way import way
 from orchestrator.labels import changed_label
 from orchestrator.reporting import flags
+from orchestrator.reporting.configurations import memory_meaning
 from orchestrator.reporting.verbs.recommendation import RecommendationText
 from orchestrator.reporting.verbs.recommendation_json import to_json as recommendation_json
 from orchestrator.storage.layout import RESULT
@@ -82,6 +83,8 @@ class TuneResult:
     """
     folder_name: str
     """Where in the run folder its files to train with are."""
+    memory_meaning: str = ""
+    """What the memory figures measure; empty in a file of an earlier version."""
     recommendation: dict[str, Any]
     """The best and its alternatives, as ``recommend --json`` prints them."""
 
@@ -185,6 +188,7 @@ def _result(
         is_within_chance=_is_within_chance(gain, error95),
         search=search,
         folder_name=_folder_name(dataset, environment, constraints),
+        memory_meaning=memory_meaning(environment),
         recommendation=recommendation_json(dataset, environment, recommendation),
     )
 

@@ -21,6 +21,8 @@ def _lines(results: TuneResults, how_to_train: Mapping[str, str]) -> Iterator[st
         if result.environment_id != environment_id:
             environment_id = result.environment_id
             yield f"\n{results.name} on {result.hardware}"
+            if result.memory_meaning:
+                yield f"memory: {result.memory_meaning}"
             if result.user_configuration is None:
                 yield "your own arguments did not end ok, so gains are unknown"
             else:

@@ -8,6 +8,7 @@ import pytest
 
 from jobs.trackers.device import Device
 from jobs.trackers.tracker import Moment
+from jobs.trial.trial_columns import derived
 from tests.support.fake_nvml import FakeNvml
 
 GIB = 2**30
@@ -52,6 +53,29 @@ def test_device_sees_a_process_that_makes_training_fail(gpu):
         gpu.processes = [os.getpid(), OTHER]
         gpu.used = GIB
         assert foreign_processes(tracker) == 1
+
+
+def test_device_polls_memory_after_the_counted_steps(gpu):
+    with Device(poll_seconds=0.001) as tracker:
+        tracker.start(CONTEXT)
+        tracker.at(Moment.TRAIN_BEGIN, 0.0)
+        tracker.counted(0.0, 1.0)
+        # A step on the longest rows, which empties its cache before the training ends.
+        gpu.awaited = OTHER
+        gpu.listed.clear()
+        gpu.processes = [os.getpid(), OTHER]
+        gpu.used = 3 * GIB
+        assert gpu.listed.wait(timeout=60)
+        gpu.used = GIB
+        tracker.at(Moment.TRAIN_END, 0.0)
+        assert tracker.measurements()["device_peak_bytes"] == 3 * GIB + CONTEXT
+
+
+@pytest.mark.parametrize(("polled", "peak"), [(9 * GIB, 9 * GIB), (6 * GIB, 8 * GIB)])
+def test_device_peak_is_at_least_what_the_allocator_held(tiny_spec, polled, peak):
+    values = {"device_peak_bytes": polled, "peak_reserved_bytes": 7 * GIB, "gpu_context_bytes": GIB}
+    figures = derived({**values, "samples_per_second_ci95": 0.0}, tiny_spec(), "cuda")
+    assert figures["device_peak_bytes"] == peak
 
 
 def test_device_lists_processes_only_when_memory_has_changed(gpu):

@@ -61,6 +61,16 @@ def test_recorder_phase_decides_the_kind_of_what_outlives_it():
     assert kinds == ["weights", "temporary buffers"]
 
 
+def test_recorder_names_logits_by_the_size_of_the_vocabulary():
+    recorder = AllocationRecorder()
+    recorder.vocabulary = 7
+    with FakeTensorMode(), recorder, recorder.phase("forward"):
+        kept = [torch.empty(2, 3, 7).float(), torch.empty(7, 2), torch.empty(7)]
+        kinds = [event.kind for event in recorder.stream().events if isinstance(event, Allocation)]
+        assert len(kept) == 3
+    assert kinds == ["logits", "temporary buffers", "temporary buffers"]
+
+
 @pytest.mark.parametrize("is_padded", [False, True])
 def test_recorder_conditions_about_all_positions_hold_only_without_padding(is_padded):
     recorder = AllocationRecorder()

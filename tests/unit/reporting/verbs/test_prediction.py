@@ -7,7 +7,7 @@ from orchestrator.analysis.card_prices import Cheapest
 from orchestrator.prediction.cards import CardFit, OnCards
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import Elsewhere, Figure, Prediction
-from orchestrator.reporting.verbs import cards, prediction
+from orchestrator.reporting.verbs import prediction
 from orchestrator.reporting.verbs.cards import cards_row, cards_table
 from orchestrator.reporting.verbs.prediction import row, table
 from orchestrator.units import GIB, MIB
@@ -46,12 +46,12 @@ RAGGED = replace(
 
 def test_table_is_the_recorded_text(monkeypatch):
     monkeypatch.setattr(prediction, "installed_versions", lambda: {"transformers": "5.23.0"})
-    text = table([KNOWN, UNKNOWN, REFUSED, RAGGED], ["micro_batch"])
+    text = table([KNOWN, UNKNOWN, REFUSED, RAGGED], ["micro_batch"], evaluates=False)
     assert_golden("predictions.txt", text)
 
 
 def test_cards_table_names_the_smallest_and_the_cheapest_card_by_micro_batch(monkeypatch):
-    monkeypatch.setattr(cards, "installed_versions", lambda: {"transformers": "5.23.0"})
+    monkeypatch.setattr(prediction, "installed_versions", lambda: {"transformers": "5.23.0"})
     answers = [
         OnCards(
             prediction=own,
@@ -64,7 +64,7 @@ def test_cards_table_names_the_smallest_and_the_cheapest_card_by_micro_batch(mon
     ]
     listed = [load_gpu("t4"), load_gpu("l4")]
     cheapest = [Cheapest(card="l4", per_hour=0.8, per_run=None), None]
-    text = cards_table(answers, listed, ["micro_batch"], cheapest)
+    text = cards_table(answers, listed, ["micro_batch"], cheapest, evaluates=True)
     assert_golden("predicted_cards.txt", text)
     values = cards_row(answers[0])
     assert values["smallest_card"] == "l4"
