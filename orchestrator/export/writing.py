@@ -24,7 +24,7 @@ from orchestrator.export.packages import packages, requirements
 from orchestrator.export.script import readme, train_script
 from orchestrator.export.source_trial import source_trial
 from orchestrator.planning.arguments import argument_names
-from orchestrator.planning.dialects.changes import ChangedFile, changed_file
+from orchestrator.planning.dialects.write_back.changes import ChangedFile, changed_file
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.storage.layout import written_beside

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.planning.config import load_config
 from orchestrator.planning.dialects.registry import UnreadableFileError
-from orchestrator.planning.dialects.training_arguments import SEVERAL_GPUS
+from orchestrator.planning.dialects.trainers.training_arguments import SEVERAL_GPUS
 from orchestrator.planning.dialects.written import translated, write
 from orchestrator.planning.plan import plan
 from orchestrator.planning.prechecks.mistakes import check_files

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.techniques import AXES
-from orchestrator.planning.dialects.models import Shape, sees_images
-from orchestrator.planning.dialects.rule import OFF, Verdict, spelt
+from orchestrator.planning.dialects.to_ours.models import Shape, sees_images
+from orchestrator.planning.dialects.trainers.rule import OFF, Verdict, spelt
 
 QUANTIZED = re.compile(r"gptq|awq|aqlm|int4|bnb-?4bit|nf4|nvfp4|4bit")
 """Words of a model's name that say in which format of few bits its weights are."""

@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.planning.dialects import (
+from orchestrator.planning.dialects import command_line
+from orchestrator.planning.dialects.trainers import (
     accelerate,
     axolotl,
-    command_line,
     llama_factory,
     ms_swift,
     training_arguments,

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.planning.arguments import argument_names, ignored_reason
-from orchestrator.planning.dialects import facts as vocabulary
-from orchestrator.planning.dialects import models, zero
-from orchestrator.planning.dialects.assembled import configuration, local_file
 from orchestrator.planning.dialects.outcome import QUANTIZED, Entry, finished
-from orchestrator.planning.dialects.rule import Reading, Rule, Verdict, as_is, aside
-from orchestrator.planning.dialects.training_arguments import LOGS
+from orchestrator.planning.dialects.to_ours import facts as vocabulary
+from orchestrator.planning.dialects.to_ours import models, zero
+from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
+from orchestrator.planning.dialects.trainers.rule import Reading, Rule, Verdict, as_is, aside
+from orchestrator.planning.dialects.trainers.training_arguments import LOGS
 from orchestrator.storage.redaction import secret_paths
 
 

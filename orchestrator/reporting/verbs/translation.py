@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from orchestrator.planning.dialects.outcome import Entry
-from orchestrator.planning.dialects.rule import Verdict
+from orchestrator.planning.dialects.trainers.rule import Verdict
 from orchestrator.planning.dialects.translate import Translation
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.terminal.shortening import shortened

@@ -9,11 +9,11 @@ import yaml
 from jobs.techniques import AXES
 from orchestrator import init
 from orchestrator.planning.config import load_config
-from orchestrator.planning.dialects.axes import axes_of
-from orchestrator.planning.dialects.changes import changed_file
-from orchestrator.planning.dialects.facts import ours
-from orchestrator.planning.dialects.models import shape_of
 from orchestrator.planning.dialects.registry import DIALECTS
+from orchestrator.planning.dialects.to_ours.axes import axes_of
+from orchestrator.planning.dialects.to_ours.facts import ours
+from orchestrator.planning.dialects.to_ours.models import shape_of
+from orchestrator.planning.dialects.write_back.changes import changed_file
 from orchestrator.planning.dialects.written import translated
 from orchestrator.planning.plan import plan
 
@@ -239,6 +239,8 @@ def test_an_unknown_model_has_its_nearest_shape_or_the_given_one(tmp_path):
     assert "gemma-2-9b" in result.entries[0].why
     shape = tmp_path / "config.json"
     shape.write_text(json.dumps({"model_type": "llama", "hidden_size": 64}))
+    unsized = read(tmp_path, AXOLOTL.replace("meta-llama/Llama-3.2-1B-Instruct", "me/MOSS-VL-X"))
+    assert unsized.document["model"]["architecture"] == "qwen3_vl"
     given = read(tmp_path, other, model_config=shape).document["model"]
     assert yaml.safe_load(yaml.safe_dump(given))["config"] == {"hidden_size": 64}
 
@@ -305,5 +307,9 @@ def test_missing_keys_are_added_in_the_words_of_the_dialect(tmp_path):
         assert f"--{option} " in script.text
     assert "$(expr 16 / $nproc_per_node)" in script.text
     assert (factory.not_written, script.not_written) == ((), ())
+    fp32 = changed(
+        tmp_path, "mine.yaml", FACTORY + "fp8: true\npure_bf16: true\n", precision="fp32"
+    )
+    assert fp32.changes == ("bf16: False", "pure_bf16: False", "fp8: False")
     liger = changed(tmp_path, "mine.yaml", AXOLOTL, kernels="liger", loss="liger").text
     assert "axolotl.integrations.liger.LigerPlugin" in yaml.safe_load(liger)["plugins"]

@@ -4,7 +4,14 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from orchestrator.planning.dialects.facts import Facts, below
+from orchestrator.planning.dialects.to_ours.facts import Facts, below
+
+COMPILE_MODES: Mapping[str, str] = {
+    "reduce-overhead": "inductor_reduce_overhead",
+    "max-autotune": "inductor_max_autotune_cudagraphs",
+    "max-autotune-no-cudagraphs": "inductor_max_autotune",
+}
+"""torch.compile's mode -> the value of our axis."""
 
 
 def axes_of(facts: Facts) -> dict[str, Any]:
@@ -114,13 +121,8 @@ def _trainable(facts: Facts) -> Any:
 def _compile(facts: Facts) -> str | None:
     if not facts.get("compile"):
         return None
-    modes = {
-        "reduce-overhead": "inductor_reduce_overhead",
-        "max-autotune": "inductor_max_autotune_cudagraphs",
-        "max-autotune-no-cudagraphs": "inductor_max_autotune",
-    }
     backend = facts.get("compile.backend") or "inductor"
-    return modes.get(str(facts.get("compile.mode")), str(backend))
+    return COMPILE_MODES.get(str(facts.get("compile.mode")), str(backend))
 
 
 def _dataloader(facts: Facts) -> str | None:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.planning.dialects import training_arguments as hf
-from orchestrator.planning.dialects.rule import Rule, as_is, aside, impossible, one_of
+from orchestrator.planning.dialects.trainers import training_arguments as hf
+from orchestrator.planning.dialects.trainers.rule import Rule, as_is, aside, impossible, one_of
 
 _RECIPE = "it changes the training and not its memory or time by much"
 _OWN_KERNEL = "a kernel of axolotl that no axis has: your training may be faster, or need less"

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from jobs.techniques import AXES
-from orchestrator.planning.dialects.rule import Rule, as_is, aside, impossible, one_of
+from orchestrator.planning.dialects.trainers.rule import Rule, as_is, aside, impossible, one_of
 
 ONE_GPU = "one GPU trains here, so there is nothing to share among GPUs"
 SEVERAL_GPUS = "it needs several GPUs, and a trial has one"

@@ -1,6 +1,6 @@
 """From a measured configuration back to keys of the user's own file."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,13 +8,13 @@ from typing import Any, NamedTuple
 from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.planning.base_arguments import CUSTOM
-from orchestrator.planning.dialects.axes import axes_of
-from orchestrator.planning.dialects.inverse import facts_of_value
 from orchestrator.planning.dialects.outcome import Entry
 from orchestrator.planning.dialects.registry import read_file
-from orchestrator.planning.dialects.rule import Rule
-from orchestrator.planning.dialects.text_edit import Edits, edited
+from orchestrator.planning.dialects.to_ours.axes import axes_of
+from orchestrator.planning.dialects.trainers.rule import Rule
 from orchestrator.planning.dialects.translate import Dialect, entries_of, translate
+from orchestrator.planning.dialects.write_back.inverse import changed_facts
+from orchestrator.planning.dialects.write_back.text_edit import Edits, edited
 from orchestrator.planning.technique_parameters import read_family
 
 OFF = False
@@ -44,7 +44,7 @@ def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
     dialect, content = read_file(path)
     before = translate([(dialect, content)], folder=path.parent).facts
     wanted = _wanted(_choices(before), choices)
-    facts = _facts_of(wanted, before)
+    facts = changed_facts(dialect.rows, before, wanted)
     is_command = path.suffix not in (".yaml", ".yml", ".json")
     edits = dict(_edits(_Own(dialect, content, before), facts, is_flat=is_command))
     for key in list(edits):
@@ -70,15 +70,6 @@ def _wanted(own: Mapping[str, Choice], choices: Mapping[str, Choice]) -> dict[st
     }
 
 
-def _facts_of(wanted: Mapping[str, Choice], before: Mapping[str, Any]) -> dict[str, Any]:
-    facts: dict[str, Any] = {}
-    for axis, value in wanted.items():
-        facts |= facts_of_value(axis, value)
-    if "micro_batch" in facts:
-        facts["micro_batch"] //= before.get("rows_of_a_sample", 1)
-    return facts
-
-
 class _Own(NamedTuple):
     """The user's file."""
 
@@ -96,22 +87,22 @@ def _choices(facts: Mapping[str, Any]) -> dict[str, Choice]:
     return choices
 
 
-def _edits(own: _Own, facts: Mapping[str, Any], *, is_flat: bool) -> Iterator[tuple[str, Any]]:
-    """Key -> its new value, for the facts that the file shall state."""
+def _edits(own: _Own, changed: Mapping[str, Any], *, is_flat: bool) -> Iterator[tuple[str, Any]]:
+    """Key -> its new value, for the changed facts that the file shall state."""
     stated = list(entries_of(own.dialect, own.content))
-    done: dict[str, Any] = {}
-    for fact, value in facts.items():
-        is_same = own.facts.get(fact) == value or not (own.facts.get(fact) or value)
-        if is_same or fact in done:
+    facts = {**own.facts, **changed}
+    done: set[str] = set()
+    for fact in changed:
+        if fact in done:
             continue
         stating = [entry for entry, reading in stated if fact in reading.facts]
         for entry in stating:
             their = _changed_value(own.dialect.rows.get(entry.key, Rule()), entry, fact, facts)
-            done |= {} if their is _NO_VALUE or isinstance(their, list) else {fact: value}
+            done |= set() if their is _NO_VALUE or isinstance(their, list) else {fact}
             yield entry.key, OFF if their is _NO_VALUE else their
-        if fact in done or (stating and value in _NOTHING):
+        if fact in done or (stating and facts[fact] in _NOTHING):
             continue
-        if found := _row_for(own, fact, facts, is_flat=is_flat):
+        if found := _row_for(own, fact, facts, changed.keys(), is_flat=is_flat):
             key, their, covered = found
             done |= covered
             yield key, their
@@ -125,9 +116,9 @@ def _changed_value(rule: Rule, entry: Entry, fact: str, facts: Mapping[str, Any]
 
 
 def _row_for(
-    own: _Own, fact: str, facts: Mapping[str, Any], *, is_flat: bool
-) -> tuple[str, Any, Mapping[str, Any]] | None:
-    """The key that states the fact and the most others of them: key, value, what it states."""
+    own: _Own, fact: str, facts: Mapping[str, Any], changed: Set[str], *, is_flat: bool
+) -> tuple[str, Any, Set[str]] | None:
+    """The key that states the most changed facts with this one: key, value, and those facts."""
     found = None
     for key, rule in own.dialect.rows.items():
         outer, _, inner = key.partition(".")
@@ -135,7 +126,7 @@ def _row_for(
         their = _their_value(rule, fact, facts)
         if "*" in key or not is_addable or their is _NO_VALUE:
             continue
-        covered = rule.read(their).facts
+        covered = rule.read(their).facts.keys() & changed
         if fact in covered and (found is None or len(covered) > len(found[2])):
             found = (key, their, covered)
     return found

@@ -5,8 +5,8 @@ autocast on, and checkpointing is on by default."""
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.planning.dialects import training_arguments as hf
-from orchestrator.planning.dialects.rule import Rule, as_is, aside, impossible, one_of
+from orchestrator.planning.dialects.trainers import training_arguments as hf
+from orchestrator.planning.dialects.trainers.rule import Rule, as_is, aside, impossible, one_of
 
 DEFAULTS: Mapping[str, Any] = {
     "adapter": "lora",

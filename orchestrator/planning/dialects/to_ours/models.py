@@ -114,7 +114,8 @@ def _size(name: str) -> float | None:
     """Parameters in billions, of which a mixture's experts all count."""
     found = _SIZE.search(name)
     if found is None:
-        return None
+        sizes: Mapping[str, float] = _table()["sizes"]
+        return next((size for start, size in sizes.items() if name.startswith(start)), None)
     number = float(found[2].replace("_", "."))
     experts = int(found[1][:-1]) if found[1] else 1
     return experts * number / (1000 if found[3] == "m" else 1)

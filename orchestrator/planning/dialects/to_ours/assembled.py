@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from orchestrator.planning.dialects import axes
-from orchestrator.planning.dialects import facts as vocabulary
-from orchestrator.planning.dialects.models import Shape
+from orchestrator.planning.dialects.to_ours import axes
+from orchestrator.planning.dialects.to_ours import facts as vocabulary
+from orchestrator.planning.dialects.to_ours.models import Shape
 
 _IMAGES = "image-text-to-text"
 IMAGE_SIZE = 448

@@ -4,8 +4,8 @@ bits unless ``dtype`` says otherwise, as in trl.trainer.utils.create_model_from_
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.planning.dialects import training_arguments as hf
-from orchestrator.planning.dialects.rule import Rule, as_is, aside, impossible, one_of
+from orchestrator.planning.dialects.trainers import training_arguments as hf
+from orchestrator.planning.dialects.trainers.rule import Rule, as_is, aside, impossible, one_of
 
 DEFAULTS: Mapping[str, Any] = {
     "bf16": True,

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from orchestrator.planning.dialects import training_arguments as hf
-from orchestrator.planning.dialects.rule import Rule, as_is, aside, impossible, one_of
+from orchestrator.planning.dialects.trainers import training_arguments as hf
+from orchestrator.planning.dialects.trainers.rule import Rule, as_is, aside, impossible, one_of
 
 _DEVICES = {"cpu": "cpu", "nvme": "nvme"}
 ROWS: Mapping[str, Rule] = {

@@ -1,0 +1,8 @@
+"""Facts about a training -> our configuration.
+
+facts.py                the facts that all dialects share
+axes.py                 facts -> the values of our axes
+zero.py                 DeepSpeed's configuration -> facts
+models.py, models.yaml  the shapes of public models
+assembled.py            facts and a shape -> our configuration
+"""

@@ -1,0 +1,67 @@
+"""Values of our axes -> facts: the way back of ``axes.py``, among all that a dialect states."""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
+
+from jobs.spec import Choice
+from jobs.techniques import AXES
+from orchestrator.planning.dialects.to_ours.axes import COMPILE_MODES, axes_of
+from orchestrator.planning.dialects.to_ours.facts import Facts, ours
+from orchestrator.planning.dialects.trainers.rule import Rule
+
+
+def changed_facts(
+    rules: Mapping[str, Rule], before: Facts, wanted: Mapping[str, Choice]
+) -> dict[str, Any]:
+    """The facts to change so that the axes have the ``wanted`` values.
+
+    They are the fewest that the rules of a dialect can state, and leave all other axes as they are
+    where that is possible. An axis that no such facts decide is left out.
+    """
+    changed: dict[str, Any] = {}
+    for axis, value in wanted.items():
+        now = {**before, **changed}
+        others = {name: own for name, own in axes_of(now).items() if name not in wanted}
+        changes = _changes(rules, now, axis, value)
+        changed |= min(changes, key=partial(_cost, now, others), default={})
+    return changed
+
+
+def _cost(now: Facts, others: Facts, change: Facts) -> tuple[int, int, int]:
+    """How many ``others`` a change disturbs, how many facts it changes, and to no value."""
+    after = axes_of({**now, **change})
+    disturbed = sum(after.get(name) != own for name, own in others.items())
+    return disturbed, len(change), sum(own is None for own in change.values())
+
+
+def _changes(
+    rules: Mapping[str, Rule], now: Facts, axis: str, value: Choice
+) -> Iterator[dict[str, Any]]:
+    """All changes of an axis' facts with which it has this value."""
+    possible: dict[str, list[Any]] = {}
+    for fact, stated in _stated(rules, now, value):
+        if ours(fact) == f"axes.{axis}":
+            possible.setdefault(fact, []).append(stated)
+    for fact, values in possible.items():
+        own = now.get(fact)
+        # A switch may be off, which is no value; a number may not.
+        off = [] if type(own) is int else [None]
+        possible[fact] = list(dict.fromkeys([own, *values, *off]))
+    for combination in itertools.product(*possible.values()):
+        facts = dict(zip(possible, combination, strict=True))
+        if axes_of({**now, **facts}).get(axis, AXES[axis].default) == value:
+            yield {fact: own for fact, own in facts.items() if own != now.get(fact)}
+
+
+def _stated(rules: Mapping[str, Rule], now: Facts, value: Choice) -> Iterator[tuple[str, Any]]:
+    """Every fact that a key may state, with its value."""
+    for rule in rules.values():
+        for own in rule.values.values():
+            yield from ({rule.fact: own} if rule.fact else own).items()
+        if rule.fact and not rule.values:
+            # The key states whatever value it has.
+            numbers = [value // now.get("rows_of_a_sample", 1)] if isinstance(value, int) else []
+            for own in numbers or [True, False, *COMPILE_MODES]:
+                yield rule.fact, own
