@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from orchestrator.analysis.recommendation import Offer
     from orchestrator.planning.settings import SweepConfig
     from orchestrator.planning.tune_space.space import Goal
+    from orchestrator.planning.tune_space.values import Recipe
     from orchestrator.reporting.verbs.tune_result import TuneResult
     from orchestrator.running.early_start import Start
 
@@ -34,7 +35,7 @@ class TuneVerbOptions(VerbOptions):
     gpu_minutes: float = _GPU_MINUTES
     """GPU time of all trials together."""
     effective_batch: int | None = None
-    recipe: str = "own"
+    recipe: Recipe = "usual"
 
     @property
     def goal(self) -> Goal:
@@ -44,7 +45,7 @@ class TuneVerbOptions(VerbOptions):
         return Goal(
             budgets=tuple(sorted(set(self.memory))),
             effective_batch=self.effective_batch,
-            any_recipe=self.recipe == "any",
+            recipe=self.recipe,
         )
 
 
@@ -66,8 +67,11 @@ def command_line() -> argparse.ArgumentParser:
     add("--gpu-minutes", type=above_zero, default=_GPU_MINUTES, metavar="N", help=about)
     batch = "samples per optimizer step (default: yours if you accumulate, else any)"
     add("--effective-batch", type=argument_types.count, metavar="N", help=batch)
-    recipe = "own: only what trains like your arguments; any: other optimizers and adapters, too"
-    add("--recipe", choices=("own", "any"), default="own", help=recipe)
+    recipe = (
+        "own: only what trains like your arguments; usual (default): also what most people train "
+        "with, as a second result; any: all other optimizers and adapters, too"
+    )
+    add("--recipe", choices=("own", "usual", "any"), default="usual", help=recipe)
     return parser
 
 

@@ -67,7 +67,7 @@ def tune(
     memory: int | str | Sequence[int | str] = (),
     gpu_minutes: float = 5.0,
     effective_batch: int | None = None,
-    recipe: Literal["own", "any"] = "own",
+    recipe: Literal["own", "usual", "any"] = "usual",
     **measuring: Unpack[Measuring],
 ) -> Run:
     """Find the fastest configuration in the memory without axes, and return the run.
@@ -82,7 +82,7 @@ def tune(
     goal = Goal(
         budgets=tuple(sorted({size_bytes(size) for size in sizes})),
         effective_batch=effective_batch,
-        any_recipe=recipe == "any",
+        recipe=recipe,
     )
     with _started(config, measuring, suffix="-tune") as start:
         end = run_tune(start, goal, 60 * gpu_minutes)

@@ -41,7 +41,7 @@ def space_of(
     space = tune_space(config, goal, has_gpu=has_gpu, is_missing=is_missing)
     search_seconds = gpu_seconds * SEARCH_SHARE
     search = TuneOptions(
-        any_recipe=goal.any_recipe,
+        any_recipe=goal.recipe != "own",
         slot_seconds=search_seconds,
         effective_batch=space.effective_batch,
     )

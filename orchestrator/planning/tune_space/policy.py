@@ -5,6 +5,8 @@ a new technique is tried as soon as it has a row in ``jobs/techniques/axes``.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 OTHER_WORKLOADS: Mapping[str, str] = {
     "sequence_length": "another length of the texts is another workload",
@@ -74,6 +76,36 @@ FOR_UNEQUAL_ROWS: Mapping[str, Mapping[str, str]] = {
     "attention": {"sdpa_no_cudnn": "all rows are equally long, so no new length is prepared for"},
 }
 """Axis -> value (``*``: any) that is tried only if rows differ in length -> the reason."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Usual:
+    """What most people train with, and other trainers choose, although it trains differently."""
+
+    own: str
+    """A regular expression of the user's values that it takes the place of."""
+    value: str = ""
+    """The value; empty: the user's own, with ``parameters``."""
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    words: str
+    """What it trains differently."""
+
+
+USUAL: Mapping[str, Usual] = {
+    "optimizer": Usual(
+        own="adamw_(torch|torch_fused|foreach|forloop)",
+        value="adamw_bnb_8bit",
+        words="the optimizer keeps its states in 8 bits",
+    ),
+    # LLaMA-Factory has the parameter ``upcast_layernorm``, off by default; axolotl converts norms
+    # and output layer to the compute type after PEFT's preparation.
+    "base": Usual(
+        own=r"bnb_[48]bit(?!.*upcast=false).*",
+        parameters={"upcast": False},
+        words="norms, embeddings and the output layer of the base stay in 16 bits",
+    ),
+}
+"""Axis -> what ``tune`` offers as a second result, beside what trains like the user's arguments."""
 
 ALONE = frozenset(
     {"optimizer", "offload", "adapter", "allocator", "base", "batching", "experts", "qat"}

@@ -20,6 +20,7 @@ from orchestrator.planning.tune_space.combinations import (
 from orchestrator.planning.tune_space.values import (
     DOES_NOT_GO,
     IsMissing,
+    Recipe,
     Values,
     listed_values,
 )
@@ -33,8 +34,7 @@ class Goal:
     """Memory budgets in bytes; empty: the memory of the GPU."""
     effective_batch: int | None = None
     """Samples per optimizer step; None: as in the user's arguments if they accumulate, else any."""
-    any_recipe: bool = False
-    """Whether techniques that change the training are also tried."""
+    recipe: Recipe = "own"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -65,9 +65,7 @@ def tune_space(
         budgets=goal.budgets or config.budgets,
         measure=quick_measure(config.measure),
     )
-    values = listed_values(
-        tuned, any_recipe=goal.any_recipe, has_gpu=has_gpu, is_missing=is_missing
-    )
+    values = listed_values(tuned, recipe=goal.recipe, has_gpu=has_gpu, is_missing=is_missing)
     chosen = combinations(
         values.tried,
         _obstacle(tuned),

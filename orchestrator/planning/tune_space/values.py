@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES, Variant
 from jobs.techniques.sample_kind import same_workload
+from jobs.techniques.written_form import read, written
 from orchestrator.labels import BATCH_AXES
 from orchestrator.planning.base_arguments import CUSTOM
 from orchestrator.planning.plan import trial_spec
@@ -19,6 +22,9 @@ from orchestrator.planning.tune_space import policy
 DOES_NOT_GO = "does not go with this model"
 """Begins the reason of a value without any valid configuration."""
 
+Recipe = Literal["own", "usual", "any"]
+"""What is tried: only what trains like the user's arguments, on a GPU also what most people train
+with (``policy.USUAL``), or everything."""
 IsMissing = Callable[[str], bool]
 """Whether a requirement, such as ``package:torchao``, is surely not met on this machine."""
 
@@ -44,7 +50,7 @@ class Values:
 
 
 def listed_values(
-    config: SweepConfig, *, any_recipe: bool, has_gpu: bool, is_missing: IsMissing
+    config: SweepConfig, *, recipe: Recipe, has_gpu: bool, is_missing: IsMissing
 ) -> Values:
     """The values that go with the user's model, data and arguments, each looked at by itself."""
     axes = [name for name in AXES if name not in BATCH_AXES]
@@ -52,11 +58,16 @@ def listed_values(
     not_tried: dict[str, dict[str, str]] = {}
     for name in axes:
         own = config.baseline[name]
+        usual = usual_value(name, own) if has_gpu and recipe == "usual" else ""
+        variants = {**AXES[name].variants}
+        if usual:
+            variants.setdefault(usual, AXES[name].variant(usual))
         reasons = {}
-        for value, variant in AXES[name].variants.items():
+        for value, variant in variants.items():
             if value != own:
+                trains_as_asked = recipe == "any" or value == usual
                 reasons[value] = (
-                    _why_not(name, value, own, any_recipe)
+                    _why_not(name, value, own, trains_as_asked)
                     or _why_not_here(name, value, config, has_gpu=has_gpu)
                     or _missing_in_words(variant, is_missing)
                 )
@@ -65,14 +76,24 @@ def listed_values(
     return Values(tried=tried, not_tried={name: why for name, why in not_tried.items() if why})
 
 
-def _why_not(axis: str, value: str, own: Choice, any_recipe: bool) -> str:
+def usual_value(axis: str, own: Choice) -> str:
+    """What most people have on this axis in place of the user's value, although it trains
+    differently (``policy.USUAL``); empty if nothing."""
+    usual = policy.USUAL.get(axis)
+    if usual is None or not re.fullmatch(usual.own, str(own)):
+        return ""
+    name, parameters = read(str(own))
+    return usual.value or written(name, {**parameters, **usual.parameters})
+
+
+def _why_not(axis: str, value: str, own: Choice, trains_as_asked: bool) -> str:
     if own == CUSTOM:
         return "your own arguments decide this axis"
     listed = policy.OTHER_WORKLOADS.get(axis) or policy.NOT_TRIED.get(axis, {}).get(value)
     if listed:
         return listed
     effects = {AXES[axis].variant(choice).numerical_effect for choice in (value, own)}
-    if "training" in effects and not any_recipe:
+    if "training" in effects and not trains_as_asked:
         return "trains differently from your own arguments"
     return ""
 
@@ -94,7 +115,7 @@ def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) 
     choices = {**config.baseline, axis: value}
     spec = trial_spec(choices, config, has_gpu=has_gpu)
     # What other techniques of the baseline need says nothing about this value.
-    variant = AXES[axis].variants[value]
+    variant = AXES[axis].variant(value)
     settings = replace(spec.settings, requires=variant.requires)
     unmet = unmet_requirement(replace(spec, settings=settings), [variant])
     if unmet is None or unmet[0] not in {*variant.requires, *variant.traits}:

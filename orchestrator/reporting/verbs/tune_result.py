@@ -13,12 +13,15 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from jobs.flags import SHARED
+from jobs.techniques import AXES
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Constraints, Offer
 from orchestrator.analysis.recommendation.offers import as_measured
 from orchestrator.analysis.repeatability import difference_error
 from orchestrator.analysis.way import way
 from orchestrator.labels import changed_label
+from orchestrator.planning.tune_space.policy import USUAL
+from orchestrator.planning.tune_space.values import usual_value
 from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import memory_meaning
 from orchestrator.reporting.verbs.recommendation import RecommendationText
@@ -66,6 +69,8 @@ class TuneResult:
     changes: str
     """What the best chooses differently from the user's arguments, in a few words; empty if nothing
     or if theirs did not end ok."""
+    differences: tuple[str, ...] = ()
+    """What the best trains differently from the user's arguments, in words."""
     steps: tuple[ResultConfiguration, ...]
     """The way from the user's arguments to the best over what was measured in between. The label of
     each step says what it adds to the one before."""
@@ -183,6 +188,7 @@ def _result(
         user_configuration=_plain(dataset, user),
         least_memory=_plain(dataset, least if best is None else None),
         changes="" if best is None or user is None else _changes(user, best),
+        differences=() if best is None or user is None else _differences(user, best),
         steps=() if best is None or user is None else _steps(environment, user, best),
         gain=gain,
         is_within_chance=_is_within_chance(gain, error95),
@@ -200,6 +206,20 @@ def _is_within_chance(gain: float | None, error95: float) -> bool:
 
 def _changes(user: Offer, best: Offer) -> str:
     return changed_label(user.configuration.choices, best.configuration.choices)
+
+
+def _differences(user: Offer, best: Offer) -> tuple[str, ...]:
+    """For each axis of their recipes on which they differ: what the best trains in words."""
+    own, other = user.configuration, best.configuration
+    recipes = own.training_recipe.by_axis, other.training_recipe.by_axis
+    words = []
+    for axis in dict.fromkeys(itertools.chain(*recipes)):
+        value = other.choices.get(axis)
+        if recipes[0].get(axis) == recipes[1].get(axis) or axis not in AXES or value is None:
+            continue
+        is_usual = value == usual_value(axis, own.choices.get(axis, ""))
+        words.append(USUAL[axis].words if is_usual else AXES[axis].variant(value).doc)
+    return tuple(words)
 
 
 def _steps(

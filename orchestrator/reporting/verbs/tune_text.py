@@ -42,6 +42,9 @@ def _result_lines(result: TuneResult) -> Iterator[str]:
     nothing = (f"  no measured configuration fits{batches}",)
     if result.changes:
         yield f"  your arguments + {result.changes}"
+    yield from (f"    trains differently: {words}" for words in result.differences)
+    if result.all_recipes and result.best is not None and not result.differences:
+        yield "  nothing that was tried and trains differently is faster"
     yield from nothing if result.best is None else result.best.text
     if result.least_memory is not None:
         figures, *shared = result.least_memory.text

@@ -52,7 +52,7 @@ def test_tune_space_without_axes_has_thousands_of_configurations():
 
 def test_tune_space_trains_like_the_users_arguments_unless_asked():
     assert {own.training_recipe for own in space().plan.trials} == {PLAIN}
-    recipes = {own.training_recipe for own in space(any_recipe=True).plan.trials}
+    recipes = {own.training_recipe for own in space(recipe="any").plan.trials}
     assert len(recipes) > 10
 
 
@@ -114,7 +114,7 @@ def test_tune_space_changes_the_batching_only_where_rows_differ_in_length():
 
 
 def test_tune_space_leaves_out_other_rows_and_techniques_of_other_tasks():
-    found = space(any_recipe=True)
+    found = space(recipe="any")
     assert "another workload" in found.not_tried["loop"]["trl_sft"]
     assert "another workload" in found.not_tried["batching"]["packed"]
     assert {own.choices["loop"] for own in found.plan.trials} == {"trainer", "trainer_async"}
@@ -133,7 +133,7 @@ def test_tune_space_drops_values_that_no_configuration_of_the_model_can_have():
 
 
 def test_tune_space_lists_only_values_of_its_configurations():
-    found = space(any_recipe=True)
+    found = space(recipe="any")
     for axis, values in found.config.axes.items():
         assert {own.choices[axis] for own in found.plan.trials} == set(values)
 
@@ -157,9 +157,34 @@ def test_tune_space_of_an_adapter_offers_the_bases_that_train_like_it(tmp_path):
 def test_tune_space_of_any_recipe_changes_adapter_and_base_together():
     tried = {
         (own.choices["adapter"], own.choices["base"])
-        for own in whole_space(any_recipe=True).plan.trials
+        for own in whole_space(recipe="any").plan.trials
     }
     assert ("lora_r8", "bnb_4bit") in tried
+
+
+@pytest.mark.parametrize(
+    ("own", "usual"),
+    [
+        ("bnb_4bit", "bnb_4bit(upcast=false)"),
+        ("{bnb_8bit: {dtype: float16}}", "bnb_8bit(dtype=float16,upcast=false)"),
+        ("{bnb_4bit: {upcast: false}}", None),
+        ("16bit", None),
+    ],
+)
+def test_tune_space_has_what_most_people_train_with(own, usual):
+    text = TEXT + f"baseline: {{adapter: lora_r8, base: {own}}}\n"
+    only, found, on_cpu = (
+        {(trial.choices["base"], trial.choices["optimizer"]) for trial in one.plan.trials}
+        for one in (
+            space(text, 700),
+            space(text, 700, recipe="usual"),
+            space(text, 700, has_gpu=False, recipe="usual"),
+        )
+    )
+    others = {(usual, "adamw_torch_fused")} if usual else set()
+    assert {pair for pair in found - only if pair[1] == "adamw_torch_fused"} == others
+    assert {optimizer for _, optimizer in found - only} >= {"adamw_bnb_8bit"}
+    assert not on_cpu - only
 
 
 def test_tune_space_of_a_vision_model_has_the_losses_of_a_language_model():

@@ -22,7 +22,7 @@ def test_tune_options_read_sizes_minutes_and_recipe(config):
     options = TuneVerbOptions(**vars(command_line().parse_args(arguments)))
     assert options.goal.budgets == (24 * GIB, 40 * GIB)
     assert options.gpu_minutes == 2
-    assert options.goal.any_recipe
+    assert options.goal.recipe == "any"
 
 
 @pytest.mark.parametrize(

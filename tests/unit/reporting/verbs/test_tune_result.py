@@ -75,6 +75,21 @@ def test_results_are_the_recorded_text():
         ),
         "killed": printed(make_record(), make_record(micro_batch=8, speed=200.0)),
         "nothing measured": printed(),
+        "trains differently": printed(
+            make_record(),
+            make_record(
+                optimizer="adamw_bnb_8bit",
+                base="bnb_8bit",
+                speed=150.0,
+                recipe={"optimizer": "adamw_bnb_8bit", "base": "bnb_8bit"},
+            ),
+            recipe="any",
+        ),
+        "trains differently in vain": printed(
+            make_record(),
+            make_record(optimizer="adafactor", speed=90.0, recipe={"optimizer": "adafactor"}),
+            recipe="any",
+        ),
     }
     text = "\n\n".join(f"{case}:\n{texts[case]}" for case in texts)
     assert_golden("tune_results.txt", without_ids(text))
