@@ -17,7 +17,7 @@ WORKERS ?= 3
 # Three workers on two cores, because tests of a cluster mostly wait. A file's tests stay together
 # and in their order, because they share what takes long to start.
 # The slowest tests are listed at the end.
-PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
 	--durations 20 --durations-min 10
 SOURCES := orchestrator jobs tests docs
 SCRIPTS := orchestrator/reporting/html/scripts

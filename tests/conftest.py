@@ -8,6 +8,7 @@ import gc
 import os
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,6 +19,8 @@ from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, Needs, Synthetic
 from jobs.techniques import AXES, merge
 from orchestrator.planning import library_facts
 from tests.support.arithmetic import ENVIRONMENT
+
+ROOT = Path(__file__).parents[1]
 
 # Before anything heavy is imported, and inherited by every process that a test starts.
 for _name, _value in {
@@ -31,6 +34,9 @@ for _name, _value in {
     "RAY_DEDUP_LOGS": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "TUNE_DISABLE_AUTO_CALLBACK_LOGGERS": "1",
+    # DeepSpeed's ops are built quickly, and apart from those that sweeps train with.
+    "CXX": str(ROOT / "tests/support/quick_compiler/c++"),
+    "TORCH_EXTENSIONS_DIR": str(ROOT / ".pytest_cache/torch_extensions"),
 }.items():
     os.environ.setdefault(_name, _value)
 
@@ -106,9 +112,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 SHARING = {
     "Ray": ("batch_size", "doctor", "object_stores", "sweep", "tune"),
-    "fork server": ("decoder_techniques", "export", "export_trl"),
+    "fork server": ("anatomy", "decoder_techniques", "export", "export_trl", "pages", "techniques"),
 }
-"""What tests/integration/test_NAME.py starts once for a worker -> these names."""
+"""What test_NAME.py of tests/integration or tests/docs starts once for a worker -> these names."""
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -121,8 +127,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class Sharing(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             file = str(super()._split_scope(nodeid))
-            name = file.removeprefix("tests/integration/test_").removesuffix(".py")
-            return next((shared for shared, names in SHARING.items() if name in names), file)
+            _, room, name = file.removesuffix(".py").split("/", 2)
+            if room in ("docs", "integration"):
+                for shared, names in SHARING.items():
+                    if name.removeprefix("test_") in names:
+                        return shared
+            return file
 
     return Sharing(config, log)
 

@@ -28,8 +28,12 @@ FOLDER_VARIABLE = "ORCHESTRATOR_PREWARMED_PARENTS"
 def parents(cpus: int = 0) -> Iterator[None]:
     """While the context lasts, a parent for each GPU (or the CPU) preloads, if it can be started.
 
-    ``cpus`` are a trial's cores; 0: its GPU's share of all.
+    ``cpus`` are a trial's cores; 0: its GPU's share of all. Whoever started this process may have
+    parents waiting: then none is started.
     """
+    if FOLDER_VARIABLE in os.environ:
+        yield
+        return
     uuids = _gpu_uuids()
     cores = cpus or max(1, environment.cores() // max(1, len(uuids)))
     started: dict[Path, subprocess.Popen[bytes]] = {}

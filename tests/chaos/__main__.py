@@ -43,7 +43,7 @@ def main() -> int:
 
     results = []
     with Arena().machines(nodes=2) as machines:
-        for result in campaign.Campaign(machines, options.seed, say).run(faults):
+        for result in campaign.Campaign(machines, options.seed, say, len(faults)).run(faults):
             results.append(result)
             say(f"{len(result.faults)} faults in {result.trials} trials")
             for name, found in result.wrong.items():

@@ -29,13 +29,15 @@ data: {{synthetic: {{sequence_length: 16, samples: 16}}}}
 axes:
   micro_batch: [1, 2, 4, 8]
   activations: [keep, checkpoint]
-  optimizer: [adamw_torch_fused, sgd, adafactor]
+  optimizer: [{optimizers}]
 measure: {{timeout: {timeout}s, relative_error: 0}}
 follow_up: {{profile: none}}
 cpu_fallback: {{warmup_steps: 1, steps: 2}}
 resources: {{screen_gpus: false}}
 budgets: [2GiB]
 """
+OPTIMIZERS = ("adamw_torch_fused", "sgd", "adafactor")
+"""The axis that decides how many trials a sweep has; one is enough for a few faults."""
 HANGING_SECONDS = 15.0
 """The timeout of trials that hang."""
 AT_ONCE = 15
@@ -100,24 +102,25 @@ def draw(seed: int, count: int, kinds: Sequence[Kind]) -> list[Fault]:
     return [Fault(kind=kind, phase=phase) for kind, phase in pairs]
 
 
-def _config(timeout_seconds: float) -> Path:
-    """The sweep's YAML file. A trial's timeout is no part of its identity."""
-    path = ROOT / f"chaos-{timeout_seconds:g}.yaml"
-    path.write_text(CONFIG.format(timeout=f"{timeout_seconds:g}"))
-    return path
-
-
 class Campaign:
     """The sweeps that carry the drawn faults, on one arena."""
 
-    def __init__(self, arena: Arena, seed: int, say: Callable[[str], None]) -> None:
+    def __init__(self, arena: Arena, seed: int, say: Callable[[str], None], faults: int) -> None:
         self._arena = arena
         self._chance = random.Random(seed)
         self._say = say
-        trials = plan(load_config(_config(WAIT_SECONDS)), has_gpu=True).trials
+        self._optimizers = OPTIMIZERS[: max(1, faults // 3)]
+        trials = plan(load_config(self._config(WAIT_SECONDS)), has_gpu=True).trials
         self._planned = [trial.trial_id for trial in trials]
         self._sweeps = 0
         self._undisturbed: Mapping[str, TrialRecord] = {}
+
+    def _config(self, timeout_seconds: float) -> Path:
+        """The sweep's YAML file. A trial's timeout is no part of its identity."""
+        path = ROOT / f"chaos-{timeout_seconds:g}.yaml"
+        optimizers = ", ".join(self._optimizers)
+        path.write_text(CONFIG.format(timeout=f"{timeout_seconds:g}", optimizers=optimizers))
+        return path
 
     def run(self, faults: Sequence[Fault]) -> Iterator[SweepResult]:
         """One undisturbed sweep, then sweeps until all faults have struck.
@@ -154,7 +157,7 @@ class Campaign:
             act = {"act": fault.kind.act, "always": fault.kind.always}
             control.write(f"armed/{trial_id}", {"phase": fault.phase, **act})
         self._sweeps += 1
-        scene = Scene(self._arena, _config(timeout_seconds), f"sweep{self._sweeps}")
+        scene = Scene(self._arena, self._config(timeout_seconds), f"sweep{self._sweeps}")
         first_seen: dict[str, bytes] = {}
         scene.start()
         try:

@@ -6,11 +6,13 @@ import ast
 import doctest
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,12 +20,14 @@ from unittest.mock import patch
 import pytest
 import yaml
 
+from jobs.node.environment import cores
 from jobs.techniques import AXES
 from orchestrator.__main__ import verbs
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from tests.docs.blocks import LINKING, NEEDS, PAGES, ROOT, Block, blocks, calls, links, spans
 from tests.docs.calling import parser_of
+from tests.support.fresh_processes import printed_by_module, waiting_parent
 
 SHOWN = ("", "text")
 """Languages of blocks that say nothing to type."""
@@ -40,22 +44,34 @@ def workspace(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run_shell(command: str, expected: str, folder: Path) -> None:
+def run_shell(
+    command: str, expected: str, folder: Path, processes: ForkServerContext, parents: Path
+) -> None:
     """Run a command; where the page shows its output, it is that output (``...`` stands for
     anything).
+
+    Modules run in processes that have the libraries already, and so do trials. Ray starts in a
+    process of its own.
     """
-    environment = {
+    variables = {
         **os.environ,
         "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
     }
-    ran = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", command],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    module = re.fullmatch(r"python -m (?!orchestrator\.(?:sweep|batch_size))(.*)", command)
+    if module:
+        ran = printed_by_module(processes, shlex.split(module[1]), folder, variables)
+    else:
+        is_measuring = command.startswith("python -m")
+        waiting = waiting_parent(processes, parents, cores()) if is_measuring else nullcontext({})
+        with waiting as variable:
+            ran = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", command],
+                cwd=folder,
+                env=variables | variable,
+                capture_output=True,
+                text=True,
+            )
     assert ran.returncode == 0, f"$ {command}\n{ran.stdout}\n{ran.stderr}"
     shown = doctest.OutputChecker().check_output(expected, ran.stdout, _EQUAL_OUTPUT)
     assert not expected or shown, (
@@ -106,10 +122,10 @@ def read_yaml(code: str, folder: Path) -> None:
     assert plan(load_config(path)).trials
 
 
-def run(block: Block, folder: Path, names: dict[str, Any]) -> None:
+def run(block: Block, folder: Path, names: dict[str, Any], *processes: Any) -> None:
     """Run a block in a reader's folder, or as much of it as can be.
 
-    ``names`` are those of the page's Python.
+    ``names`` are those of the page's Python; ``processes`` are the last arguments of ``run_shell``.
     """
     if block.language == "yaml" and block.needs:
         yaml.safe_load(block.code)
@@ -126,7 +142,7 @@ def run(block: Block, folder: Path, names: dict[str, Any]) -> None:
             if block.needs:
                 plan_shell(command, folder)
             else:
-                run_shell(command, expected, folder)
+                run_shell(command, expected, folder, *processes)
 
 
 def named(page: Path) -> str:
@@ -146,12 +162,12 @@ def techniques() -> Iterator[None]:
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("techniques")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=named)
-def test_every_block_of_a_page_runs(page, workspace, monkeypatch):
+def test_every_block_of_a_page_runs(page, workspace, processes, tmp_path_factory, monkeypatch):
     monkeypatch.chdir(workspace)
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
         try:
-            run(block, workspace, names)
+            run(block, workspace, names, processes, tmp_path_factory.mktemp("parent"))
         except BaseException as error:
             error.add_note(f"{named(page)}, line {block.line}")
             raise

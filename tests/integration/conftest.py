@@ -1,10 +1,12 @@
 """A browser; trials in the processes of a slot, as a sweep runs them, and their scripts."""
 
+import os
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, Protocol
+from unittest.mock import patch
 
 import pytest
 
@@ -14,7 +16,7 @@ from jobs.spec import Choice, TrialSpec
 from orchestrator.export.writing import export
 from tests.conftest import build_tiny_spec
 from tests.support.browser import headless, is_required
-from tests.support.fresh_processes import AS_MEASURED, figures_of
+from tests.support.fresh_processes import AS_MEASURED, figures_of, waiting_parent
 
 TIMEOUT = 240.0
 
@@ -39,10 +41,12 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(scope="module")
-def run() -> Iterator[Run]:
+def run(processes: ForkServerContext, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Run]:
     """One slot for a whole file, which runs each trial once."""
     records: dict[str, TrialRecord] = {}
-    with Slot(cpus=1) as slot:
+    parent = waiting_parent(processes, tmp_path_factory.mktemp("parent"), 1)
+    with parent as variables, patch.dict(os.environ, variables), Slot(cpus=1) as slot:
+        slot.start()
 
         def run_once(
             trial: TrialSpec | Mapping[str, Choice], outcome: Outcome = Outcome.OK

@@ -1,29 +1,18 @@
 """Anatomies of real trials on the CPU: their ledgers add up, and profiling changes no figure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
 
 from jobs.anatomy_record import Anatomy
-from jobs.isolation.slot import Slot
-from jobs.record import Outcome, TrialRecord
+from jobs.record import TrialRecord
 from tests.conftest import build_tiny_spec
-
-TIMEOUT = 240.0
-
-
-@pytest.fixture(scope="module")
-def slot() -> Iterator[Slot]:
-    """One slot for the whole file."""
-    with Slot(cpus=1) as slot:
-        yield slot
+from tests.integration.conftest import Run
 
 
-def run(slot: Slot, choices: Mapping[str, Any], *, profile: bool = True) -> TrialRecord:
-    record = slot.run(build_tiny_spec(choices, profile=profile, warmup_steps=2), TIMEOUT)
-    assert record.outcome is Outcome.OK, f"{record.reason}\n{record.provenance.log}"
-    return record
+def profiled_by(run: Run, choices: Mapping[str, Any], *, profile: bool = True) -> TrialRecord:
+    return run(build_tiny_spec(choices, profile=profile, warmup_steps=2))
 
 
 def anatomy_of(record: TrialRecord) -> Anatomy:
@@ -31,8 +20,8 @@ def anatomy_of(record: TrialRecord) -> Anatomy:
     return record.anatomy
 
 
-def test_anatomy_memory_adds_up_to_the_peak(slot):
-    record = run(slot, {})
+def test_anatomy_memory_adds_up_to_the_peak(run):
+    record = profiled_by(run, {})
     memory = anatomy_of(record).values("memory")
     row = record.measurements
     assert sum(memory.values()) == row["peak_allocated_bytes"]
@@ -44,9 +33,9 @@ def test_anatomy_memory_adds_up_to_the_peak(slot):
         assert rules[name].held
 
 
-def test_anatomy_changes_no_measurement_of_its_trial(slot):
-    profiled = run(slot, {"precision": "bf16"})
-    plain = run(slot, {"precision": "bf16"}, profile=False)
+def test_anatomy_changes_no_measurement_of_its_trial(run):
+    profiled = profiled_by(run, {"precision": "bf16"})
+    plain = profiled_by(run, {"precision": "bf16"}, profile=False)
     for name in ("peak_allocated_bytes", "optimizer_state_bytes", "persistent_bytes"):
         assert profiled.measurements[name] == plain.measurements[name]
     assert profiled.steps["loss"] == plain.steps["loss"]
@@ -55,9 +44,9 @@ def test_anatomy_changes_no_measurement_of_its_trial(slot):
 
 
 @pytest.mark.parametrize("loop", ["trainer", "accelerate"])
-def test_anatomy_of_many_micro_batches_stands_for_all(slot, loop):
-    single = run(slot, {"accumulation": 1, "loop": loop})
-    many = run(slot, {"accumulation": 6, "loop": loop})
+def test_anatomy_of_many_micro_batches_stands_for_all(run, loop):
+    single = profiled_by(run, {"accumulation": 1, "loop": loop})
+    many = profiled_by(run, {"accumulation": 6, "loop": loop})
     flop = [anatomy_of(record).values("efficiency")["model flop"] for record in (single, many)]
     assert flop[1] == 6 * flop[0]
     memory = anatomy_of(many).values("memory")
@@ -85,8 +74,8 @@ def test_anatomy_of_many_micro_batches_stands_for_all(slot, loop):
     ],
     ids=["autocast", "checkpointing", "LoRA by Accelerate"],
 )
-def test_anatomy_names_what_a_technique_adds(slot, choices, present, absent):
-    anatomy = anatomy_of(run(slot, choices))
+def test_anatomy_names_what_a_technique_adds(run, choices, present, absent):
+    anatomy = anatomy_of(profiled_by(run, choices))
     assert present <= {*anatomy.timeline.held}
     assert not absent & {*anatomy.timeline.held}
     step = anatomy.values("step")

@@ -1,28 +1,36 @@
-"""Fresh processes that have the heavy libraries already: trials and exported trainings run in them.
+"""Fresh processes that have the heavy libraries already: trials, slots' parents, verbs and exported
+trainings run in them.
 
 All tests of a pytest process share one fork server, so torch, transformers and TRL are imported
 once. A process that is forked from it has run no training and has used no GPU.
 """
 
 import contextlib
+import functools
 import importlib.util
 import json
 import multiprocessing
 import os
 import runpy
+import socket
+import subprocess
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from multiprocessing import forkserver
+from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from jobs.node.processes import process_variables
+from jobs.isolation import prewarm
+from jobs.node.processes import end_with_parent, process_variables
 from jobs.record import Outcome, TrialRecord, record_from_json
 from jobs.spec import TrialSpec, from_json, to_json
 
 LIBRARIES = ["torch", "datasets", "transformers.trainer", "accelerate", "peft", "bitsandbytes"]
+LIBRARIES += ["deepspeed", "matplotlib.figure"]
 TRL = ["trl.trainer.sft_trainer", "trl.trainer.dpo_trainer"]
 OWN_PACKAGES = ("jobs", "orchestrator", "tests")
 AS_MEASURED = ("--synthetic", "--eval_strategy", "no", "--save_strategy", "no")
@@ -43,6 +51,45 @@ def started() -> ForkServerContext:
     return context
 
 
+@contextlib.contextmanager
+def waiting_parent(
+    context: ForkServerContext, folder: Path, cpus: int
+) -> Iterator[Mapping[str, str]]:
+    """While the context lasts, a slot of ``cpus`` cores finds a parent that need not preload by
+    these environment variables, unless the machine has a GPU."""
+    path = prewarm._socket_path(folder, "", cpus)
+    reading, writing = context.Pipe(duplex=False)
+    parent = context.Process(target=_serve_slot, args=(path, cpus, dict(os.environ), writing))
+    parent.start()
+    writing.close()
+    reading.recv()  # it listens
+    try:
+        yield {prewarm.FOLDER_VARIABLE: str(folder)}
+    finally:
+        parent.kill()
+        parent.join()
+
+
+def _serve_slot(path: Path, cpus: int, variables: Mapping[str, str], ready: Connection) -> None:
+    import torch
+
+    from jobs.isolation import forkserver, scratch
+
+    end_with_parent(os.getppid())
+    os.environ.update(variables)
+    torch.set_num_threads(cpus)
+    with open(path.with_suffix(".err"), "w") as errors:
+        os.dup2(errors.fileno(), 1)
+        os.dup2(errors.fileno(), 2)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(path))
+        listener.listen(1)
+        prewarm._claim_file(path).write_text(str(os.getpid()))
+        ready.send(True)
+        with scratch.own_folder(scratch.SLOT_PREFIX) as folder:
+            forkserver.serve(functools.partial(prewarm.accept, listener), folder)
+
+
 def in_a_process(context: ForkServerContext, work: Callable[..., None], *arguments: Any) -> None:
     """Run ``work`` in a process of its own; its output is the failure's message.
 
@@ -55,6 +102,31 @@ def in_a_process(context: ForkServerContext, work: Callable[..., None], *argumen
     process.kill()  # one that hangs must not outlive its test
     process.join()
     assert process.exitcode == 0, log.read_text()[-4000:]
+
+
+def printed_by_module(
+    context: ForkServerContext, words: Sequence[str], folder: Path, variables: Mapping[str, str]
+) -> subprocess.CompletedProcess[str]:
+    """``python -m WORDS...``, which has run in a folder with these environment variables."""
+    with tempfile.TemporaryDirectory() as outputs:
+        files = [Path(outputs, name) for name in ("stdout", "stderr")]
+        process = context.Process(target=_run_module, args=(words, folder, variables, files))
+        process.start()
+        process.join()
+        texts = [file.read_text() for file in files]
+    return subprocess.CompletedProcess(words, process.exitcode or 0, *texts)
+
+
+def _run_module(
+    words: Sequence[str], folder: Path, variables: Mapping[str, str], files: Sequence[Path]
+) -> None:
+    for descriptor, file in enumerate(files, start=1):
+        os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), descriptor)
+    os.chdir(folder)
+    os.environ.update(variables)
+    sys.argv = list(words)
+    sys.path.insert(0, str(folder))
+    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 
 def measured_record(context: ForkServerContext, spec: TrialSpec, folder: Path) -> TrialRecord:
