@@ -28,8 +28,8 @@ FOLDER_VARIABLE = "ORCHESTRATOR_PREWARMED_PARENTS"
 def parents(cpus: int = 0) -> Iterator[None]:
     """While the context lasts, a parent for each GPU (or the CPU) preloads, if it can be started.
 
-    ``cpus`` are a trial's cores; 0: its GPU's share of all. Whoever started this process may have
-    parents waiting: then none is started.
+    ``cpus`` are a trial's cores; 0: its GPU's share of all. If the environment names a folder
+    of waiting parents, none is started.
     """
     if FOLDER_VARIABLE in os.environ:
         yield
