@@ -19,7 +19,7 @@ from jobs.techniques.hooks import bound, hook_name, service
 from jobs.trackers.tracker import Moment, Tracker, notify
 from jobs.trial import data, models
 from jobs.trial.data import Collator, RowLengths
-from jobs.trial.gradients.reference import plain, without_dropout
+from jobs.trial.gradients.reference import keep_code, plain, restore_code, without_dropout
 
 Announce = Callable[[str], None]  # called with the name of each phase of the trial as it begins
 
@@ -177,6 +177,8 @@ def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) 
         config = models.architecture_config(spec.model)
         model_spec = data.fitted(spec.model, dataset, config_labels=config.num_labels or 0)
     model = models.build(model_spec, spec.settings.model_kwargs, device, place=bound(spec, "base"))
+    if spec.measure.gradients:
+        keep_code()
     for place in MODEL_PLACES:
         if change := bound(spec, place):
             model = change(model, spec.model.task, arguments)
@@ -186,6 +188,7 @@ def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) 
 
 def reference_model(spec: TrialSpec, setup: Setup, device: torch.device) -> torch.nn.Module:
     """The model of the same training in fp32, without what only changes how it is computed."""
+    restore_code()
     return _model(plain(spec), setup.dataset, setup.arguments, device)
 
 

@@ -157,7 +157,9 @@ def with_gradients(record: TrialRecord) -> TrialSpec:
     return replace(
         record.spec,
         settings=settings,
-        measure=replace(record.spec.measure, steps=1, profile=False, gradients=True),
+        measure=replace(
+            record.spec.measure, steps=1, profile=False, evaluate_and_save=False, gradients=True
+        ),
         follow_up=FollowUp(follows_trial=record.trial_id, purpose=Purpose.GRADIENTS),
     )
 

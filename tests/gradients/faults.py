@@ -116,7 +116,9 @@ def _transposed(model: Any, end: str) -> None:
 def _without_causality(inputs: dict[str, Any]) -> None:
     """Every token attends to every other one."""
     rows, tokens = inputs["input_ids"].shape
-    inputs["attention_mask"] = torch.ones(rows, 1, tokens, tokens, dtype=torch.bool)
+    inputs["attention_mask"] = torch.ones(rows, 1, tokens, tokens, dtype=torch.bool).to(
+        inputs["input_ids"].device
+    )
 
 
 def _rotary(model: Any, change: Callable[[Any], Any]) -> None:

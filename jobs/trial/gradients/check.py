@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -17,8 +17,11 @@ from jobs.trial.gradients.reference import (
     LossOf,
     NotComparableError,
     gradients,
+    halves,
     named_parameters,
     predicted_share,
+    restore,
+    separate_rows,
     with_weights,
 )
 from jobs.trial.gradients.rounding import DRAWS, RandomRounding, amplitude, bounds, unit_roundoff
@@ -47,7 +50,8 @@ def compare(
     assert trained.loss_of is not None
     # The trial's own weights and states are no longer needed, and the reference takes memory.
     trained.optimizer.state.clear()
-    model.to("cpu")
+    for parameter in model.parameters():
+        parameter.grad, parameter.data = None, parameter.data.new_empty(0)
     reference = with_weights(make_reference(), model, step.weights)
     return _compared(reference, trained.loss_of, step, number_format)
 
@@ -55,8 +59,15 @@ def compare(
 def _compared(
     reference: torch.nn.Module, loss_of: LossOf, step: CapturedStep, number_format: str
 ) -> GradientCheck:
-    exact = gradients(reference, loss_of, step.micro_batches)
-    allowed = bounds(exact, _deviations(reference, loss_of, step, number_format, exact))
+    batches = [separate_rows(each) for each in step.micro_batches]
+    explained = None
+    while explained is None:
+        try:
+            explained = _explained(reference, loss_of, step, number_format, batches)
+        except torch.OutOfMemoryError:
+            batches = halves(reference, batches)
+        torch.cuda.empty_cache()
+    exact, allowed = explained
     if not all(map(math.isfinite, allowed.values())):
         raise NotComparableError("its reference is not finite under random rounding")
     # A mean over all labels, or over those that a token predicts: both are the training's choice.
@@ -75,6 +86,32 @@ def _compared(
         number_format=number_format,
         typical=statistics.median(each.error for each in found),
     )
+
+
+def _explained(
+    reference: torch.nn.Module,
+    loss_of: LossOf,
+    step: CapturedStep,
+    number_format: str,
+    batches: Sequence[Mapping[str, Any]],
+) -> tuple[Tensors, dict[str, float]]:
+    """The reference's gradients, and the norm of the difference that rounding explains in each."""
+    device = next(reference.parameters()).device
+    weights = {name: own.to(device) for name, own in step.weights.items()}
+    restore(reference, weights)
+    exact = gradients(reference, loss_of, batches)
+    widest = max(size for own in exact.values() for size in own.shape or (1,))
+    tokens = max(own.numel() for batch in step.micro_batches for own in _tensors(batch))
+    size = amplitude(number_format, max(widest, tokens))
+    deviations: dict[str, list[torch.Tensor]] = {name: [] for name in exact}
+    for seed in range(DRAWS):
+        with RandomRounding(size, seed, reference.parameters()) as rounding:
+            restore(reference, weights, rounding.rounded)
+            drawn = gradients(reference, loss_of, batches)
+        for name, own in drawn.items():
+            # 16 bits are enough for a difference whose size alone matters.
+            deviations[name].append((own - exact[name]).to(torch.bfloat16))
+    return exact, bounds(exact, deviations)
 
 
 def _shares(step: CapturedStep) -> tuple[float, float]:
@@ -119,31 +156,6 @@ def _tensor_check(
 def _badness(own: _TensorCheck) -> tuple[bool, bool, float]:
     """Sort key: errors beyond their bound, then tensors that are not zero but for rounding."""
     return own.error > own.bound, own.bound < 1, own.error / own.bound if own.bound else 0.0
-
-
-def _deviations(
-    reference: torch.nn.Module,
-    loss_of: LossOf,
-    step: CapturedStep,
-    number_format: str,
-    exact: Tensors,
-) -> dict[str, list[torch.Tensor]]:
-    """Tensor -> how random rounding changed its gradient, once for each draw."""
-    widest = max(size for own in exact.values() for size in own.shape or (1,))
-    tokens = max(own.numel() for batch in step.micro_batches for own in _tensors(batch))
-    size = amplitude(number_format, max(widest, tokens))
-    deviations: dict[str, list[torch.Tensor]] = {name: [] for name in exact}
-    parameters = named_parameters(reference)
-    for seed in range(DRAWS):
-        with RandomRounding(size, seed, parameters.values()) as rounding:
-            with torch.no_grad():
-                for name, parameter in parameters.items():
-                    parameter.copy_(rounding.rounded(step.weights[name].to(parameter)))
-            drawn = gradients(reference, loss_of, step.micro_batches)
-        for name, own in drawn.items():
-            # 16 bits are enough for a difference whose size alone matters.
-            deviations[name].append((own - exact[name]).to(torch.bfloat16))
-    return deviations
 
 
 def _tensors(batch: Mapping[str, Any]) -> list[torch.Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +29,23 @@ class NotComparableError(Exception):
     """There is no reference for these gradients; the message says why."""
 
 
+_CODE: dict[str, dict[str, Any]] = {}
+"""Module of an architecture -> what it defines, before techniques replace some of that."""
+
+
+def keep_code() -> None:
+    """Remember the code of the architectures that are loaded."""
+    for name, module in list(sys.modules.items()):
+        if name.startswith("transformers.models.") and ".modeling_" in name:
+            _CODE.setdefault(name, dict(vars(module)))
+
+
+def restore_code() -> None:
+    """Undo what techniques replaced: fused kernels, for example, replace classes for all models."""
+    for name, defined in _CODE.items():
+        vars(sys.modules[name]).update(defined)
+
+
 def plain(spec: TrialSpec) -> TrialSpec:
     """The spec of the same training without any technique that only changes how it is computed."""
     hooks = {name: own for name, own in spec.settings.hooks.items() if name in _SAME_TRAINING}
@@ -44,7 +62,7 @@ def plain(spec: TrialSpec) -> TrialSpec:
 def with_weights(
     model: torch.nn.Module, trained: torch.nn.Module, weights: Mapping[str, torch.Tensor]
 ) -> torch.nn.Module:
-    """``model`` with these weights. NotComparableError if it is not built like ``trained``."""
+    """``model`` in training. NotComparableError if it is not built like ``trained``."""
     own = named_parameters(model)
     other_shapes = [
         name for name in own if name not in weights or weights[name].shape != own[name].shape
@@ -56,10 +74,18 @@ def with_weights(
         other = model.get_submodule(name.replace("_orig_mod.", "").removesuffix("_orig_mod"))
         if isinstance(other, torch.nn.Linear) and type(other) is not type(module):
             raise NotComparableError(f"its linear layers are of the class {type(module).__name__}")
-    with torch.no_grad():
-        for name, parameter in own.items():
-            parameter.copy_(weights[name])
     return model.train()
+
+
+def restore(
+    model: torch.nn.Module,
+    weights: Mapping[str, torch.Tensor],
+    change: Callable[[torch.Tensor], torch.Tensor] = lambda own: own,
+) -> None:
+    """Set the parameters to ``weights`` after a ``change``."""
+    with torch.no_grad():
+        for name, parameter in named_parameters(model).items():
+            parameter.copy_(change(weights[name].to(parameter.dtype)))
 
 
 def named_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
@@ -91,19 +117,51 @@ def gradients(
     Each label counts once, in whatever micro-batch it is.
     """
     trained = {name: own for name, own in named_parameters(model).items() if own.requires_grad}
-    rows = [separate_rows(each) for each in micro_batches]
-    shares: Sequence[Any] = [1 / len(rows)] * len(rows)
-    if all("labels" in each for each in rows):
-        shares = label_shares(model, rows)
+    shares: Sequence[Any] = [1 / len(micro_batches)] * len(micro_batches)
+    if all("labels" in each for each in micro_batches):
+        shares = label_shares(model, micro_batches)
     total: dict[str, torch.Tensor] = {}
     with torch.enable_grad(), _full_fp32():
-        for inputs, share in zip(rows, shares, strict=True):
+        for inputs, share in zip(micro_batches, shares, strict=True):
             loss = loss_of(model, inputs) * share
             parts = torch.autograd.grad(loss, list(trained.values()), allow_unused=True)
             for name, part in zip(trained, parts, strict=True):
                 if part is not None:
                     total[name] = total[name] + part if name in total else part
     return total
+
+
+def halves(
+    model: torch.nn.Module, micro_batches: Sequence[Mapping[str, Any]]
+) -> list[Mapping[str, Any]]:
+    """The same rows in micro-batches of half the size, which take less memory.
+
+    NotComparableError if there are none: the loss must be a mean over the labels of rows.
+    """
+    parts: list[Mapping[str, Any]] = []
+    for batch in micro_batches:
+        # Single numbers are not per row, such as the number of labels of the whole step.
+        per_row = {
+            name: own
+            for name, own in batch.items()
+            if isinstance(own, torch.Tensor) and own.dim() > 0
+        }
+        rows = {len(own) for own in per_row.values()}
+        if rows == {1} or len(rows) != 1:
+            parts.append(batch)
+        else:
+            cut = {name: own.tensor_split(2) for name, own in per_row.items()}
+            parts += [{**batch, **{name: own[n] for name, own in cut.items()}} for n in (0, 1)]
+    if len(parts) <= len(micro_batches) or "labels" not in parts[0] or _mixes_rows(model):
+        raise NotComparableError("its reference in fp32 does not fit the GPU")
+    return parts
+
+
+def _mixes_rows(model: torch.nn.Module) -> bool:
+    """Whether a row's loss depends on the others: batch norms, and experts' balance."""
+    if getattr(model.config, "output_router_logits", False):
+        return True
+    return any(isinstance(own, torch.nn.modules.batchnorm._BatchNorm) for own in model.modules())
 
 
 def predicted_share(micro_batches: Sequence[Mapping[str, Any]]) -> float:

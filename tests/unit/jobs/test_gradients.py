@@ -5,12 +5,14 @@ from dataclasses import replace
 
 import pytest
 import torch
+from transformers.models.llama import modeling_llama
 
 from jobs.gradient_check import GradientCheck
 from jobs.record import Outcome
-from jobs.trial.gradients.reference import separate_rows
+from jobs.trial.gradients.reference import gradients, separate_rows
 from jobs.trial.gradients.rounding import RandomRounding, bounds
 from tests.gradients.__main__ import faulty, of_model, record_of
+from tests.gradients.faults import FAULTS
 
 
 @pytest.mark.parametrize(
@@ -37,6 +39,38 @@ def test_right_gradients_agree(model, choices):
     assert check.agrees
     assert check.tensors > 7
     assert check.cosine > 0.99
+
+
+def test_reference_that_does_not_fit_takes_fewer_rows_at_once(monkeypatch):
+    sizes = []
+
+    def limited(model, loss_of, micro_batches):
+        sizes.append(max(len(each["input_ids"]) for each in micro_batches))
+        if sizes[-1] > 1:
+            raise torch.OutOfMemoryError
+        return gradients(model, loss_of, micro_batches)
+
+    monkeypatch.setattr("jobs.trial.gradients.check.gradients", limited)
+    spec = of_model("llama", {"micro_batch": 3, "accumulation": 2}, padded=False)
+    check = GradientCheck.of(record_of(spec).measurements)
+    assert check is not None
+    assert check.agrees
+    assert sizes == [3, 2, 1, 1, 1, 1, 1]
+
+
+def test_reference_has_the_code_that_a_technique_replaced(monkeypatch):
+    original = modeling_llama.LlamaRMSNorm
+
+    def replace_class(model, **chosen):
+        # As Liger does: for the model, and for all models that are built later.
+        monkeypatch.setattr(modeling_llama, "LlamaRMSNorm", None)
+
+    monkeypatch.setitem(FAULTS, "replaced class", replace_class)
+    record = record_of(faulty("replaced class"))
+    check = GradientCheck.of(record.measurements)
+    assert check is not None, record.measurements["gradients_missing"]
+    assert check.agrees
+    assert modeling_llama.LlamaRMSNorm is original
 
 
 def test_comparison_that_is_not_possible_says_why():
