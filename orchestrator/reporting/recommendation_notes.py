@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from orchestrator.analysis.dataset import EnvironmentResults
-from orchestrator.analysis.gradient_results import GradientResult
+from orchestrator.analysis.gradient_results import GradientResult, same_code
 from orchestrator.analysis.loss_parity.windows import CheckState
 from orchestrator.analysis.recommendation import Basis, Offer
 from orchestrator.labels import recipe_label
@@ -22,13 +22,25 @@ def notes(results: EnvironmentResults, candidate: Offer) -> list[str]:
         recipe = recipe_label(candidate.configuration.training_recipe)
         sentences.append(f"other training recipe than the baseline: {recipe}")
     sentences += _losses(candidate)
-    sentences += map(gradients.sentence, _gradients(results, candidate))
+    compared = _gradients(results, candidate)
+    sentences += map(gradients.sentence, compared)
+    policy = results.run.config.get("follow_up") or {}
+    # Without a GPU nothing is compared.
+    if (
+        not compared
+        and results.environment.get("gpu_memory_bytes")
+        and policy.get("check_gradients")
+    ):
+        sentences.append("gradients not compared: the time of the follow-ups was used up")
     sentences += map(flags.with_heading, candidate.configuration.flags)
     return sentences
 
 
 def _gradients(results: EnvironmentResults, candidate: Offer) -> list[GradientResult]:
-    found = map(results.gradient_results.get, candidate.measured.trial_ids)
+    """What was compared of configurations whose gradients the same code computes."""
+    code = same_code(candidate.measured)
+    alike = (own for own in results.configurations if same_code(own) == code)
+    found = (results.gradient_results.get(trial) for own in alike for trial in own.trial_ids)
     return [result for result in found if result is not None]
 
 

@@ -59,7 +59,7 @@ def compare(
 def _compared(
     reference: torch.nn.Module, loss_of: LossOf, step: CapturedStep, number_format: str
 ) -> GradientCheck:
-    batches = [separate_rows(each) for each in step.micro_batches]
+    batches: Sequence[Mapping[str, Any]] = [separate_rows(each) for each in step.micro_batches]
     explained = None
     while explained is None:
         try:

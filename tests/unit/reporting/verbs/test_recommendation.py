@@ -86,3 +86,12 @@ def test_render_says_that_losses_were_not_checked(tmp_path):
     assert "losses not checked: there is no reference to compare them with" in repr(answer)
     document = to_json(run.dataset, run.dataset.main, answer.recommendation)
     assert document["best"]["loss_check"] == "not checked"
+
+
+@pytest.mark.parametrize(("gpu", "wanted"), [(True, True), (True, False), (False, True)])
+def test_notes_say_that_gradients_which_should_have_been_compared_were_not(tmp_path, gpu, wanted):
+    config = {"follow_up": {"check_gradients": wanted}}
+    run = load(write_run(tmp_path, [make_record(gpu=gpu)], config=config))
+    best = run.recommend().recommendation.best
+    is_said = any("gradients not compared" in each for each in notes(run.dataset.main, best))
+    assert is_said == (gpu and wanted)
