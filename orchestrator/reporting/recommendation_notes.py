@@ -26,11 +26,8 @@ def notes(results: EnvironmentResults, candidate: Offer) -> list[str]:
     sentences += map(gradients.sentence, compared)
     policy = results.run.config.get("follow_up") or {}
     # Without a GPU nothing is compared.
-    if (
-        not compared
-        and results.environment.get("gpu_memory_bytes")
-        and policy.get("check_gradients")
-    ):
+    has_gpu = bool(candidate.measured.row.get("gpu_model"))
+    if not compared and has_gpu and policy.get("check_gradients"):
         sentences.append("gradients not compared: the time of the follow-ups was used up")
     sentences += map(flags.with_heading, candidate.configuration.flags)
     return sentences
