@@ -13,9 +13,7 @@ from jobs.flags import FlagKind
 from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.prediction.prediction import CARDS
-from orchestrator.storage.tables.predictions import read_predictions
 from tests.benchmarks.recorded import by_hand, paired, predictions, spread
-from tests.benchmarks.recorded.configurations import measured_rows, recorded_runs
 from tests.benchmarks.recorded.shared_gpu import shared_rows
 from tests.benchmarks.tables import SUBCOMMANDS, command_line
 from tests.support.records import make_record, write_run
@@ -107,19 +105,6 @@ def test_predictions_report_errors_and_false_fits():
     assert compared.inside == {"allocated": True, "device": False}
     out_of_memory = predictions.Compared(predicted, {**actual, "outcome": Outcome.OUT_OF_MEMORY})
     assert out_of_memory.false_fits == [max(CARDS)]
-
-
-def test_predictions_of_recorded_runs_have_no_false_fit_and_hold_95_percent():
-    predicted, _ = read_predictions(ROOT / "tests/data/predictions/recorded.parquet")
-    rows = []
-    for dataset in recorded_runs(ROOT / "docs/results"):
-        rows += [(measured.group, measured.row) for measured in measured_rows(dataset)]
-    comparisons = list(predictions.compared(predicted, rows))
-    assert len(comparisons) > 1000
-    assert not any(comparison.false_fits for comparison in comparisons)
-    for figure in predictions.COLUMNS:
-        answers = [own.inside[figure] for own in comparisons if figure in own.inside]
-        assert sum(answers) >= predictions.WANTED_INSIDE * len(answers)
 
 
 def test_predictions_warn_of_another_transformers():
