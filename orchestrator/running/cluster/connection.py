@@ -67,14 +67,34 @@ def _ray_at(address: str) -> Iterator[None]:
             finally:
                 ray.shutdown()
             return
-        with temporary_folder() as folder:
+        with contextlib.ExitStack() as stack:
             try:
-                with watched_start(folder) as started:
-                    _join(address, guard, folder)
-                    started.is_started = True
-                    yield
-            finally:
-                _shut_down(guard)
+                stack.enter_context(_started(guard, is_last=False))
+            except _LostAtStart:
+                stack.enter_context(_started(guard, is_last=True))
+            yield
+
+
+class _LostAtStart(ClusterError):
+    """Ray was lost while it started, and can be started once more."""
+
+
+@contextmanager
+def _started(guard: Guard, *, is_last: bool) -> Iterator[None]:
+    """A Ray of this machine for the time of the context. Raises ClusterError."""
+    with temporary_folder() as folder:
+        try:
+            with watched_start(folder, is_last=is_last) as started:
+                try:
+                    _join(LOCAL, guard, folder)
+                except ClusterError as error:
+                    if started.is_lost:
+                        raise _LostAtStart(str(error)) from error
+                    raise
+                started.is_started = True
+                yield
+        finally:
+            _shut_down(guard)
 
 
 def _shut_down(guard: Guard) -> None:

@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import psutil
 import ray
@@ -48,6 +48,8 @@ class StartedRay:
         self._stopped_since: dict[str, float] = {}
         self.is_started = False
         """True once Ray has started. Its processes are then known."""
+        self.is_lost = False
+        """True if Ray was lost while it started, and may be started once more."""
 
     def loss(self) -> str:
         """Which process was lost and how, in words; empty if none was."""
@@ -62,6 +64,12 @@ class StartedRay:
         if is_late and not self.is_started and "gcs_server" not in self._processes:
             return f"its GCS did not start within {GCS_SECONDS:g} s"
         return ""
+
+    @property
+    def has_gcs(self) -> bool:
+        """Whether the GCS runs. If so, Ray itself notices within 30 s that it cannot start."""
+        gcs = self._processes.get("gcs_server")
+        return gcs is not None and not self._state("gcs_server", gcs)
 
     def _find(self) -> None:
         for pid in _children() - self._earlier:
@@ -107,22 +115,29 @@ class Head:
 
 
 @contextlib.contextmanager
-def watched_start(folder: str) -> Iterator[StartedRay]:
+def watched_start(folder: str, *, is_last: bool = True) -> Iterator[StartedRay]:
     """End this process if the Ray that starts in the context, entered before, is lost meanwhile.
 
-    Ray's session is in ``folder``. Its logs are kept if it could not start.
+    Ray's session is in ``folder``. Its logs are kept if it could not start. Unless this start
+    ``is_last``, the process goes on if Ray's own call will fail. On a busy machine that happens
+    because the raylet ends itself if its agents, Python programs, take more than 15 seconds to
+    start (ray-project/ray#65983); the second start finds their files in memory.
     """
     started = StartedRay()
 
-    def sentence(loss: str) -> str:
-        if not started.is_started:
-            return f"Ray could not be started here: {loss}; {kept_logs(Path(folder))}try again"
-        return (
-            f"the Ray that was started here was lost: {loss}, and nothing can join it; the same"
-            " command with --resume goes on"
-        )
+    def act(loss: str) -> None:
+        if started.is_started:
+            _end(
+                f"the Ray that was started here was lost: {loss}, and nothing can join it; the same"
+                " command with --resume goes on"
+            )
+        kept = kept_logs(Path(folder))
+        if is_last or not started.has_gcs:
+            _end(f"Ray could not be started here: {loss}; {kept}try again")
+        started.is_lost = True
+        print(f"Ray did not start: {loss}; {kept}it is started once more", file=sys.stderr)
 
-    with _watched(started.loss, sentence):
+    with _watched(started.loss, act):
         yield started
 
 
@@ -140,20 +155,27 @@ def kept_logs(folder: Path) -> str:
 @contextlib.contextmanager
 def watched_head() -> Iterator[None]:
     """End this process if the head of the cluster that was joined is gone for too long."""
-    with _watched(Head().loss, lambda loss: f"the Ray cluster was lost: {loss}; --resume goes on"):
+    with _watched(
+        Head().loss, lambda loss: _end(f"the Ray cluster was lost: {loss}; --resume goes on")
+    ):
         yield
 
 
+def _end(sentence: str) -> NoReturn:
+    print(sentence, file=sys.stderr, flush=True)
+    end_at_once()
+
+
 @contextlib.contextmanager
-def _watched(look: Callable[[], str], sentence: Callable[[str], str]) -> Iterator[None]:
+def _watched(look: Callable[[], str], act: Callable[[str], None]) -> Iterator[None]:
     is_over = threading.Event()
 
     def watch() -> None:
         while not is_over.wait(LOOK_SECONDS):
             loss = look()
             if loss and not is_over.is_set():
-                print(sentence(loss), file=sys.stderr, flush=True)
-                end_at_once()
+                act(loss)
+                return
 
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()

@@ -1,11 +1,18 @@
 """A Ray that cannot be joined, or fails, is a sentence."""
 
+import shutil
+import signal
 import socket
+import subprocess
+import time
 
+import psutil
 import pytest
 
 from orchestrator.running.cluster import connection
 from orchestrator.running.nodes import ClusterError
+
+SLEEP = shutil.which("sleep") or ""
 
 
 def test_cluster_that_does_not_answer_is_a_sentence(monkeypatch):
@@ -33,3 +40,31 @@ def test_error_of_ray_with_a_traceback_is_named_by_its_last_line():
         "the Ray cluster failed: OSError: [Errno 28] No space left on device; "
         "the same command with --resume goes on"
     )
+
+
+def test_ray_whose_raylet_ends_while_it_starts_is_started_once_more(tmp_path, monkeypatch, capfd):
+    folders: list[str] = []
+    processes: list[subprocess.Popen[bytes]] = []
+
+    def init(*, _temp_dir: str, **options: object) -> None:
+        """Two processes of these names; the first raylet ends, and Ray notices it late."""
+        folders.append(_temp_dir)
+        for name in ("gcs_server", "raylet"):
+            program = tmp_path / f"{len(folders)}" / name
+            program.parent.mkdir(exist_ok=True)
+            shutil.copy(SLEEP, program)
+            processes.append(subprocess.Popen([program, "60"]))
+        if len(folders) == 1:
+            both = [psutil.Process(own.pid) for own in processes]
+            while {own.name() for own in both} != {"gcs_server", "raylet"}:
+                time.sleep(0.01)
+            processes[1].kill()
+            while "it is started once more" not in (said := capfd.readouterr().err):
+                time.sleep(0.01)
+            assert said.startswith("Ray did not start: its raylet has ended; ")
+            raise RuntimeError("The current node timed out during startup")
+
+    monkeypatch.setattr(connection.ray, "init", init)
+    with connection._ray_at(connection.LOCAL):
+        assert len(set(folders)) == 2
+    assert {process.wait() for process in processes} == {-signal.SIGKILL}
