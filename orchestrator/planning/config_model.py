@@ -202,6 +202,9 @@ class FollowUpSection(Section):
 class FollowUpPolicy(FollowUpSection):
     """The same with what it may cost."""
 
+    gain_rounds: int = 0
+    """Rounds of the baseline and of budgets' picks, interleaved on one GPU, for the gain on rows of
+    unequal length: there, single trials vary most. 0: the gain is that of two trials."""
     profiles: int = 8
     """Configurations to profile: budgets' picks, then the frontier."""
     slot_share: float = 0.25

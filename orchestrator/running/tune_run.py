@@ -49,6 +49,7 @@ def space_of(
         verify_budgets=config.follow_up.verify_budgets,
         check_gradients=config.follow_up.check_gradients,
         tie_break_rounds=2,
+        gain_rounds=3,
         profiles=0,
         slot_share=0.0,
         min_seconds=gpu_seconds - search_seconds,

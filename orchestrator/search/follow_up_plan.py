@@ -51,6 +51,17 @@ class FollowUpPlan:
         checked = [*_picked(pick), *self._longest(pick.budget_bytes)]
         return [under_cap(record, pick.budget_bytes) for record in self._records_of(checked)]
 
+    def gain_rounds(self, pick: BudgetPick) -> list[TrialSpec]:
+        """All rounds of trials that compare the baseline with a budget's picks, where its rows are
+        of unequal length and it fits, too."""
+        baseline = self.results.baseline
+        own = next((each for each in self.results.configurations if each.choices == baseline), None)
+        if own is None or own.memory_bytes > pick.budget_bytes:
+            return []
+        is_ragged = own.row.get("longest_row_tokens") is not None
+        compared = self._records_of([own, *_picked(pick)])
+        return tie_break(compared, self.policy.gain_rounds) if is_ragged else []
+
     def gradient_checks(self) -> list[TrialSpec]:
         """Trials that compare gradients, for budgets' picks with techniques not compared yet.
 

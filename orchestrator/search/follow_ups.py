@@ -21,8 +21,8 @@ compiled trials, the first step took 0.18 to 0.49 of the time that it took befor
 
 
 class FollowUps(Search):
-    """A search, then its follow-ups: tie-breaks and cap checks of budgets, then comparisons of
-    gradients and profiles.
+    """A search, then its follow-ups: tie-breaks and cap checks of budgets, rounds for their gain,
+    comparisons of gradients and profiles.
 
     The wrapped search gets no records of follow-ups. Which follow-ups run depends only on the
     records, so a resumed sweep asks for the same ones. They run only if all records of the search
@@ -143,7 +143,11 @@ class FollowUps(Search):
                     yield [check], 0.0
         # Wait while a check is running: it may change a pick, and picks come first.
         last = (Purpose.GRADIENTS, Purpose.PROFILE)
-        if all(trial.purpose in last for trial in self._outstanding.values()):
+        gains = [plan.gain_rounds(pick) for pick in plan.picks]
+        of_gains = {trial.trial_id for trial in itertools.chain.from_iterable(gains)}
+        running = self._outstanding.values()
+        if all(own.purpose in last or own.trial_id in of_gains for own in running):
+            yield from ((rounds, 0.0) for rounds in gains)
             for trial in (*plan.gradient_checks(), *plan.profiles()):
                 yield [trial], 0.0
 

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 
 from jobs.flags import SHARED
 from jobs.techniques import AXES
+from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Constraints, Offer
 from orchestrator.analysis.recommendation.offers import as_measured
@@ -79,6 +80,10 @@ class TuneResult:
     gain: float | None
     """The speed of the best divided by that of the user's own arguments; None if one of them did
     not end ok, or if the user's arguments do not fit the budget."""
+    gain_error95: float | None = None
+    """Half the relative 95 % interval of the gain; None if it is not known."""
+    gain_rounds: int = 0
+    """Rounds of both, interleaved on one GPU, that the gain is of; 0: it is of two trials."""
     is_within_chance: bool
     """Whether two trials of one configuration may differ in speed as much as the gain says."""
     search: BudgetResult | None
@@ -170,11 +175,10 @@ def _result(
     measured = list(map(as_measured, environment.configurations))
     choices = environment.baseline
     user = next((own for own in measured if own.configuration.choices == choices), None)
-    gain, error95 = None, math.inf
+    gain: tuple[float | None, float, int] = None, math.inf, 0
     if best is not None and user is not None and fits(user.memory_bytes, constraints.memory_bytes):
-        after, before = best.configuration, user.configuration
-        gain = after.samples_per_second / before.samples_per_second
-        error95 = difference_error(before.speed_error, after.speed_error).half_width95
+        gain = _gain(environment, user.configuration, best.configuration)
+    ratio, error95, rounds = gain
     least = min(measured, key=attrgetter("memory_bytes"), default=None)
     lines = RecommendationText(dataset, environment, recommendation).best()
     return TuneResult(
@@ -190,13 +194,27 @@ def _result(
         changes="" if best is None or user is None else _changes(user, best),
         differences=() if best is None or user is None else _differences(user, best),
         steps=() if best is None or user is None else _steps(environment, user, best),
-        gain=gain,
-        is_within_chance=_is_within_chance(gain, error95),
+        gain=ratio,
+        gain_error95=error95 if math.isfinite(error95) else None,
+        gain_rounds=rounds,
+        is_within_chance=_is_within_chance(ratio, error95),
         search=search,
         folder_name=_folder_name(dataset, environment, constraints),
         memory_meaning=memory_meaning(environment),
         recommendation=recommendation_json(dataset, environment, recommendation),
     )
+
+
+def _gain(
+    environment: EnvironmentResults, before: Configuration, after: Configuration
+) -> tuple[float, float, int]:
+    """The ratio of two speeds, half its relative 95 % interval, and the interleaved rounds that it
+    is of; 0 rounds: the search measured both once."""
+    for own in environment.comparisons:
+        if own.reference_id in before.trial_ids and own.trial_id in after.trial_ids:
+            return own.ratio, own.ci95, own.rounds
+    error = difference_error(before.speed_error, after.speed_error)
+    return after.samples_per_second / before.samples_per_second, error.half_width95, 0
 
 
 def _is_within_chance(gain: float | None, error95: float) -> bool:

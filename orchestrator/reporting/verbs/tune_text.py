@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from orchestrator.reporting.sections.search_summary import certainty, counts
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.verbs.tune_result import TuneResult, TuneResults, fits
-from orchestrator.units import change, memory
+from orchestrator.units import change, count, error, memory
 
 
 def describe(results: TuneResults, how_to_train: Mapping[str, str]) -> str:
@@ -70,11 +70,13 @@ def _result_lines(result: TuneResult) -> Iterator[str]:
 def _gain_lines(result: TuneResult) -> Iterator[str]:
     user, budget = result.user_configuration, result.budget_bytes
     if result.gain is not None:
-        gain = f"{change(result.gain)} in speed over your own arguments"
+        size = f"{change(result.gain)} {error(result.gain_error95)}".rstrip()
+        gain = f"{size} in speed over your own arguments"
         if not result.changes:
             gain = "these are your own arguments: no gain was found"
         elif result.is_within_chance:
-            gain = f"no gain over your own arguments: {change(result.gain)} is within chance"
-        yield f"    {gain}"
+            gain = f"no gain over your own arguments: {size} is within chance"
+        rounds = count(result.gain_rounds, "interleaved round")
+        yield f"    {gain} ({rounds} of both on one GPU)" if result.gain_rounds else f"    {gain}"
     elif result.best is not None and user is not None and not fits(user.memory_bytes, budget):
         yield f"    your own arguments do not fit: they need {memory(user.memory_bytes)}"

@@ -14,6 +14,8 @@ from orchestrator.analysis.recommendation.offers import as_measured
 from orchestrator.planning.config_model import FollowUpPolicy
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.sections import gradients
+from orchestrator.reporting.verbs.tune_result import TuneResults, computed
+from orchestrator.reporting.verbs.tune_text import describe
 from orchestrator.search.follow_up_plan import MAX_FAILED_CHECKS
 from orchestrator.search.follow_ups import FollowUps
 from orchestrator.search.grid import Grid
@@ -173,6 +175,47 @@ def test_tie_break_is_not_misled_by_a_drift():
     assert comparison.is_faster
     assert comparison.rounds == 4
     assert abs(comparison.ratio - 1.003) < comparison.ci95 < 0.003
+
+
+class Unequal(Drifting):
+    """The same device with rows of unequal length."""
+
+    def run(self, spec: TrialSpec) -> TrialRecord:
+        record = super().run(spec)
+        self.ran[-1] = replace(
+            record, measurements={**record.measurements, "longest_row_tokens": 900}
+        )
+        return self.ran[-1]
+
+
+@pytest.mark.parametrize(("budget", "compared"), [(24 * GIB, [4, 24] * 2), (6 * GIB, [])])
+def test_gain_on_rows_of_unequal_length_is_of_interleaved_rounds(budget, compared):
+    trials = [make_trial(size, 1) for size in (4, 1, 24)]
+    policy = FollowUpPolicy(
+        check_gradients=False, verify_budgets=False, tie_break_rounds=0, gain_rounds=2, profiles=0
+    )
+    own = trials[0].choices
+    gains: list[Any] = []
+    for device in (Unequal(), Drifting()):
+        search = FollowUps(Grid(trials), policy, budgets=(budget,), baseline=own)
+        sizes = [record.spec.micro_batch for record in run_to_the_end(search, device)]
+        # Every round goes the other way round.
+        assert sorted(sizes) == sorted(compared if isinstance(device, Unequal) else [])
+        run = RunMetadata(name="own", budgets=(budget,), baseline=own)
+        (result,) = computed(dataset_of_records(device.ran, run)).results
+        gains.append((result.gain, result.gain_rounds, "interleaved" in describe_one(result)))
+    if not compared:
+        assert gains == [(None, 0, False)] * 2
+        return
+    # The drift slows the pick, which the search measured later; rounds there and back do not.
+    (fair, rounds, is_said), (drifted, *others) = gains
+    assert (rounds, is_said, others) == (2, True, [0, False])
+    assert abs(fair - 2) < 1e-5 < 0.003 < 2 - drifted
+
+
+def describe_one(result: Any) -> str:
+    """The result as text."""
+    return describe(TuneResults(name="own", results=(result,)), {})
 
 
 @pytest.mark.parametrize(
