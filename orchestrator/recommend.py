@@ -27,6 +27,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error("--own-file is written with the files of --export")
     if options.longest and options.export is not None:
         parser.error("--longest names one configuration for each set of techniques: export a trial")
+    if options.steps and options.objective != "samples_per_second":
+        parser.error("--steps ranks by speed: it goes with no other --objective")
     run = cli.loaded(options.run, "recommend from")
     if run is None:
         return cli.EXIT_USAGE
@@ -41,6 +43,7 @@ def _recommend(run: Run, options: argparse.Namespace) -> int:
         effective_batch=options.effective_batch,
         all_recipes=options.all_training_recipes,
         objective=options.objective,
+        steps=options.steps,
         price_per_hour=options.price_per_hour,
     )
     _print(answer, options)
@@ -82,6 +85,10 @@ def _add_constraints(parser: argparse.ArgumentParser) -> None:
     recipes = "rank other training recipes, too: other optimizers, adapters, weights"
     add("--all-training-recipes", action="store_true", help=recipes)
     objective = "what to be best in (default: samples_per_second)"
+    steps = (
+        "rank by the speed of a training of so many steps, its first step and compiling included"
+    )
+    add("--steps", type=argument_types.count, metavar="N", help=steps)
     add("--objective", choices=OBJECTIVES, default="samples_per_second", help=objective)
 
 

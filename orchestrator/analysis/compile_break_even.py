@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping
 
 from jobs.record import Outcome
 from jobs.techniques import AXES
+from orchestrator.analysis.objectives import CACHE_HITS
 from orchestrator.storage.tables.rows import Row
 
 _NEEDED = ("first_step_seconds", "step_seconds_median")
-_CACHE_HITS = ("compile_cache_hits", "inductor_cache_hits")
 
 
 def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, float]:
@@ -44,5 +44,5 @@ def _steps(compiled: Row, eager: Row) -> float | None:
     if saved <= 0:
         return math.inf
     # By chance the compiled first step can be shorter than the eager one: a cost of 0.
-    is_cached = any(compiled.get(name) for name in _CACHE_HITS)
+    is_cached = any(compiled.get(name) for name in CACHE_HITS)
     return None if is_cached else float(max(0.0, spent) / saved)

@@ -10,6 +10,8 @@ from orchestrator.analysis.repeatability import energy_error
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import HOUR_SECONDS
 
+CACHE_HITS = ("compile_cache_hits", "inductor_cache_hits")
+"""Columns that count what came from the node's compile cache, which hides what compiling costs."""
 Figure = Callable[[Configuration, float | None], float | None]
 """Computes a figure of a configuration. The second argument is dollars per GPU hour. Returns None
 if the figure was not measured."""
@@ -120,6 +122,31 @@ OBJECTIVES: Mapping[str, Objective] = {
         ),
     )
 }
+
+
+def over_steps(steps: int) -> Objective:
+    """The speed of a training of so many steps, with its slow first step and all compiling.
+
+    It is not known where an earlier trial had left the code in the compiler's cache.
+    """
+
+    def speed(configuration: Configuration, _: float | None) -> float | None:
+        row = configuration.row
+        if row.get("first_step_seconds") is None or any(map(row.get, CACHE_HITS)):
+            return None
+        step_seconds = configuration.effective_batch / configuration.samples_per_second
+        # The first step compiles, too; steps that meet new lengths may compile again.
+        compiling = row.get("compile_seconds") or 0.0
+        once = max(row["first_step_seconds"] - step_seconds, compiling, 0.0)
+        samples = steps * configuration.effective_batch
+        return samples / (once + steps * step_seconds)
+
+    return Objective(
+        name="samples_per_second_over_steps",
+        unit=f"samples/s over {steps:,} steps, first step and compiling included",
+        higher_is_better=True,
+        of=speed,
+    )
 
 
 def objective_of(name: str) -> Objective:

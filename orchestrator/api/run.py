@@ -15,7 +15,7 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
 from orchestrator.analysis.explanation.result import Explanation
 from orchestrator.analysis.explanation.two_trials import explain
-from orchestrator.analysis.objectives import objective_of
+from orchestrator.analysis.objectives import objective_of, over_steps
 from orchestrator.analysis.pareto import little_memory, pareto_front
 from orchestrator.analysis.recommendation import (
     Constraints,
@@ -104,11 +104,13 @@ class Run:
         effective_batch: int | None = None,
         all_recipes: bool = False,
         objective: str = "samples_per_second",
+        steps: int | None = None,
         price_per_hour: float | None = None,
     ) -> Answer:
         """The best configuration under constraints; never one with wrong losses.
 
-        ``memory`` is bytes, or text such as "24GiB". ``memory_bytes`` is the same as a number.
+        ``memory`` is bytes, or text such as "24GiB". ``memory_bytes`` is the same as a number. With
+        ``steps``, the speed is that of a training of so many steps, its compiling included.
         Raises KeyError if the objective is unknown, and ValueError if ``memory`` is not a size, if
         the batch or the price is not a number above zero, or if the objective needs a price.
         """
@@ -118,7 +120,7 @@ class Run:
             memory_bytes=memory_bytes,
             effective_batch=effective_batch,
             all_recipes=all_recipes,
-            objective=objective_of(objective),
+            objective=over_steps(steps) if steps else objective_of(objective),
             price_per_hour=price_per_hour,
         )
         return Answer(self, self.recommendation(constraints))

@@ -164,6 +164,7 @@ def recommend(
     effective_batch: int | None = None,
     all_recipes: bool = False,
     objective: str = "samples_per_second",
+    steps: int | None = None,
     price_per_hour: float | None = None,
 ) -> Answer:
     """The best configuration of a run under constraints; see ``Run.recommend``.
@@ -175,6 +176,7 @@ def recommend(
         effective_batch=effective_batch,
         all_recipes=all_recipes,
         objective=objective,
+        steps=steps,
         price_per_hour=price_per_hour,
     )
 

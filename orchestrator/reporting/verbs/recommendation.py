@@ -26,6 +26,7 @@ from orchestrator.units import count, error, memory, number
 
 _WORDS: Mapping[str, tuple[str, str]] = {
     "samples_per_second": ("most", "samples/s"),
+    "samples_per_second_over_steps": ("most", "samples/s over the whole training"),
     "tokens_per_second": ("most", "tokens/s"),
     "joules_per_sample": ("least", "energy per sample"),
     "dollars_per_million": ("least", "cost per 1,000,000 samples"),

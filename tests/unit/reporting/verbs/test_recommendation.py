@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from jobs.record import Outcome
+from jobs.record import Outcome, TrialRecord
 from orchestrator import recommend
 from orchestrator.api import load
 from orchestrator.reporting.recommendation_notes import notes
@@ -63,6 +63,27 @@ def test_notes_say_what_inference_rests_on(tmp_path):
     (note,) = notes(run.results, best)
     assert note.startswith("inferred from accumulation 1: ")
     assert note.endswith("which takes up to 4 MiB more")
+
+
+@pytest.mark.parametrize(
+    ("steps", "best"), [(None, "inductor"), (1000, "none"), (2000, "inductor_tuned")]
+)
+def test_recommend_over_steps_counts_first_steps_and_all_compiling(tmp_path, steps, best):
+    def record(compile: str, speed: float, first: float, **compiling: float) -> TrialRecord:
+        figures = {"first_step_seconds": first, **compiling}
+        return make_record(compile=compile, speed=speed, measurements=figures)
+
+    records = [
+        record("none", 100.0, first=0.04),
+        # A minute in the first step and forty seconds in later ones, which met new lengths.
+        record("inductor", 200.0, first=60.0, compile_seconds=100.0),
+        record("inductor_tuned", 150.0, first=20.0, compile_seconds=18.0),
+        # Its code was there, so what compiling costs is not known.
+        record("inductor_regional", 190.0, first=0.03, inductor_cache_hits=4),
+    ]
+    answer = load(write_run(tmp_path, records)).recommend(steps=steps)
+    assert answer.best.configuration.choices["compile"] == best
+    assert steps is None or f"over {steps:,} steps, first step and compiling" in repr(answer)
 
 
 def test_render_of_a_run_without_results_says_so(tmp_path):
