@@ -14,10 +14,32 @@ def count(model: ModelSpec) -> int:
     from jobs.trial.models import architecture_config
 
     config = architecture_config(model)
+    if obstacle := _wrong_task(model, config):
+        raise ValueError(obstacle)
     # On the meta device a tensor has a shape and no storage.
     with torch.device("meta"):
         built = auto_class(model.task, config).from_config(config, trust_remote_code=False)
     return sum(parameter.numel() for parameter in built.parameters())
+
+
+def _wrong_task(model: ModelSpec, config: Any) -> str:
+    """Why transformers has no model of this type for the task, and which task has; empty if it has
+    one, or if the checkpoint brings its own code."""
+    from transformers import AutoModel
+
+    from jobs.tasks import AUTO_CLASSES, auto_class
+
+    kind = type(config)
+    tasks = [task for task in AUTO_CLASSES if kind in auto_class(task, config)._model_mapping]
+    if model.task in tasks or hasattr(config, "auto_map"):
+        return ""
+    every = ", ".join(AUTO_CLASSES)
+    made_for = f"tasks for it: {', '.join(tasks)}" if tasks else f"no task is: {every}"
+    if kind in AutoModel._model_mapping:
+        main_input = AutoModel._model_mapping[kind].main_input_name
+        if main_input in ("input_features", "input_values", "audio_values"):
+            made_for = f"it is a model of sound, which none of the tasks is: {every}"
+    return f"{config.model_type} is not made for {model.task}; {made_for}"
 
 
 def size_of(model: ModelSpec) -> dict[str, Any]:

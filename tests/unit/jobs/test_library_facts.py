@@ -122,6 +122,19 @@ def test_counter_of_a_killed_command_ends():
 
 
 @pytest.mark.parametrize(
+    ("task", "architecture", "said"),
+    [
+        ("seq2seq-lm", "whisper", "a model of sound, which none of the tasks is: "),
+        ("sequence-classification", "wav2vec2", "a model of sound"),
+        ("seq2seq-lm", "vit", "tasks for it: image-classification"),
+        ("masked-lm", "llama", "tasks for it: sequence-classification"),
+    ],
+)
+def test_task_that_a_model_is_not_made_for_is_a_mistake(task, architecture, said):
+    assert said in size_of(ModelSpec(task=task, architecture=architecture))["mistake"]
+
+
+@pytest.mark.parametrize(
     ("wrong", "said"),
     [
         ({"hidden_size": 100}, "not a multiple of the number of attention heads"),
