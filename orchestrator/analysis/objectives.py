@@ -139,7 +139,7 @@ def over_steps(steps: int) -> Objective:
         compiling = row.get("compile_seconds") or 0.0
         once = max(row["first_step_seconds"] - step_seconds, compiling, 0.0)
         samples = steps * configuration.effective_batch
-        return samples / (once + steps * step_seconds)
+        return float(samples / (once + steps * step_seconds))
 
     return Objective(
         name="samples_per_second_over_steps",
