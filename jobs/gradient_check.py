@@ -11,26 +11,18 @@ from jobs.record import Column
 class GradientCheck:
     """The gradients of one optimizer step, compared with those of the same weights in fp32.
 
-    The worst tensor is the one whose error is the largest share of its bound. It is an unresolved
-    one only if its error is beyond the bound.
+    ``COLUMNS`` explains each figure. The worst tensor is an unresolved one only if its error is
+    beyond the bound.
     """
 
     tensors: int
-    """Tensors that were compared."""
     unresolved: int
-    """How many of them are so nearly zero that rounding alone may change them by 100 %."""
     worst: str
-    """The name of the worst tensor."""
     error: float
-    """Of the worst tensor: the norm of the difference, divided by the reference's norm."""
     bound: float
-    """The error that the number format explains in this tensor."""
     cosine: float
-    """Of the angle between this tensor's gradient and its reference; 1: the same direction."""
     number_format: str
-    """The coarsest number format of the trial: float32, tf32, float16 or bfloat16."""
     typical: float
-    """The median of all tensors' errors."""
 
     @property
     def agrees(self) -> bool:

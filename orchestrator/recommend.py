@@ -14,8 +14,6 @@ from orchestrator.analysis.objectives import OBJECTIVES
 if TYPE_CHECKING:
     from orchestrator.api import Answer, Run
 
-EXIT_NOTHING_FITS = 1
-
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Recommend a configuration, print it, and export it if asked. Returns the exit status."""
@@ -48,7 +46,7 @@ def _recommend(run: Run, options: argparse.Namespace) -> int:
     )
     _print(answer, options)
     if answer.best is None:
-        return EXIT_NOTHING_FITS
+        return cli.EXIT_FAILURE
     if options.export is None:
         return cli.EXIT_OK
     return _export(answer, options)
@@ -104,7 +102,7 @@ def _print_longest(run: Run, options: argparse.Namespace) -> int:
     else:
         lines = longest_context.lines(run.dataset, contexts, options.memory)
         print(visible("\n".join(lines)))
-    return cli.EXIT_OK if contexts else EXIT_NOTHING_FITS
+    return cli.EXIT_OK if contexts else cli.EXIT_FAILURE
 
 
 def _add_workload(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ _MAX_DEPTH = 64
 _MAX_VALUES = 100_000
 """A file beyond either limit is a mistake or an attack: aliases of aliases can fill any memory."""
 _TOO_DEEP = f"nested deeper than {_MAX_DEPTH} levels"
-_MAX_BYTES = 2**20
+MAX_BYTES = 2**20
 """The largest file that is parsed: PyYAML takes seconds for every mebibyte."""
 _PLAIN_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
@@ -64,8 +64,8 @@ def read_document(path: Path) -> Document:
     try:
         # No more than the limit is read: a device has no end, and a pipe no size.
         with open(path, "rb", opener=_open_now) as file:
-            content = file.read(_MAX_BYTES + 1)
-        if len(content) > _MAX_BYTES:
+            content = file.read(MAX_BYTES + 1)
+        if len(content) > MAX_BYTES:
             raise _unreadable(path, "larger than 1 MiB, which no configuration is")
         text = content.decode("utf-8")
     except OSError as error:

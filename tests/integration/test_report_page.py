@@ -12,6 +12,7 @@ from jobs.flags import Flag, FlagKind
 from jobs.record import Outcome
 from jobs.spec import MemoryCap, Purpose
 from orchestrator import recommend
+from orchestrator.cli import EXIT_FAILURE
 from orchestrator.reporting.html import page as html
 from orchestrator.reporting.publish import publish
 from tests.support.large_report import report_of
@@ -73,7 +74,7 @@ def test_slider_moves_the_decision_and_the_command_agrees(page, capsys):
         assert words[:3] == ["python", "-m", "orchestrator.recommend"]
         status = recommend.main([*words[3 : words.index("--export")], "--json"])
         answer = json.loads(capsys.readouterr().out)["best"]
-        if status == recommend.EXIT_NOTHING_FITS:
+        if status == EXIT_FAILURE:
             assert decision(page) == "Nothing measured fits"
             continue
         assert decision(page) == answer["configuration"]

@@ -72,7 +72,10 @@ def _compared(
         raise NotComparableError("its reference is not finite under random rounding")
     # A mean over all labels, or over those that a token predicts: both are the training's choice.
     found = min(
-        (_tensor_checks(exact, step, allowed, share) for share in _shares(step)),
+        (
+            _tensor_checks(exact, step, allowed, share)
+            for share in (1.0, predicted_share(step.micro_batches))
+        ),
         key=lambda checks: max(map(_badness, checks)),
     )
     worst = max(found, key=_badness)
@@ -114,10 +117,6 @@ def _explained(
     return exact, bounds(exact, deviations)
 
 
-def _shares(step: CapturedStep) -> tuple[float, float]:
-    return 1.0, predicted_share(step.micro_batches)
-
-
 def _tensor_checks(
     exact: Tensors, step: CapturedStep, allowed: Mapping[str, float], share: float
 ) -> list[_TensorCheck]:
@@ -140,10 +139,9 @@ def _tensor_check(
 ) -> _TensorCheck:
     difference = float((own - right).norm())
     # A gradient of zero has no relative error. The smallest number keeps the ratios in order.
-    scale = max(float(right.norm()), torch.finfo(torch.float32).tiny)
-    product = float((own / scale * right).sum()) / max(
-        float(own.norm()), torch.finfo(torch.float32).tiny
-    )
+    tiny = torch.finfo(torch.float32).tiny
+    scale = max(float(right.norm()), tiny)
+    product = float((own / scale * right).sum()) / max(float(own.norm()), tiny)
     return _TensorCheck(
         name=name,
         # Not a number is the largest error of all.

@@ -15,14 +15,13 @@ from torch.nn.utils.rnn import pad_sequence
 from jobs.loops.accelerate import label_shares
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
+from jobs.trial.data.collators import IGNORED
 
 LossOf = Callable[[torch.nn.Module, Mapping[str, Any]], torch.Tensor]
 """The mean loss of a micro-batch, as the training loop computes it for a model."""
 _SAME_TRAINING = ("rounding", "vision", "trained", "model")
 """Places of hooks that decide what is trained; the others decide how it is computed."""
 _PLAIN = {"attn_implementation": "eager", "experts_implementation": "eager"}
-_IGNORED = -100
-"""The label of a position without a loss, as in torch.nn.CrossEntropyLoss."""
 
 
 class NotComparableError(Exception):
@@ -50,10 +49,7 @@ def plain(spec: TrialSpec) -> TrialSpec:
     """The spec of the same training without any technique that only changes how it is computed."""
     hooks = {name: own for name, own in spec.settings.hooks.items() if name in _SAME_TRAINING}
     loss = spec.settings.hooks.get("loss")
-    if (
-        loss is not None
-        and AXES["loss"].variant(spec.choices["loss"]).numerical_effect == "training"
-    ):
+    if loss and AXES["loss"].variant(spec.choices["loss"]).numerical_effect == "training":
         hooks["loss"] = loss
     settings = replace(spec.settings, hooks=hooks, model_kwargs=_PLAIN, deepspeed=None)
     return replace(spec, settings=settings)
@@ -64,12 +60,9 @@ def with_weights(
 ) -> torch.nn.Module:
     """``model`` in training. NotComparableError if it is not built like ``trained``."""
     own = named_parameters(model)
-    other_shapes = [
-        name for name in own if name not in weights or weights[name].shape != own[name].shape
-    ]
-    if other_shapes or len(own) != len(weights):
-        name = next(iter(other_shapes or weights.keys() - own.keys()))
-        raise NotComparableError(f"its weights are stored in another form ({name})")
+    shapes, wanted = ({name: each.shape for name, each in part.items()} for part in (own, weights))
+    if differing := {name for name, _ in shapes.items() ^ wanted.items()}:
+        raise NotComparableError(f"its weights are stored in another form ({min(differing)})")
     for name, module in trained.named_modules():
         other = model.get_submodule(name.replace("_orig_mod.", "").removesuffix("_orig_mod"))
         if isinstance(other, torch.nn.Linear) and type(other) is not type(module):
@@ -95,7 +88,7 @@ def named_parameters(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
 
 def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
     """``model`` with every probability of dropping something set to zero."""
-    configs = {id(own): own for own in map(_config, model.modules()) if own is not None}
+    configs = {id(own): own for each in model.modules() if (own := vars(each).get("config"))}
     for part in [*model.modules(), *configs.values()]:
         if isinstance(part, torch.nn.modules.dropout._DropoutNd):
             part.p = 0.0
@@ -103,10 +96,6 @@ def without_dropout(model: torch.nn.Module) -> torch.nn.Module:
             if "drop" in name and isinstance(value, float):
                 setattr(part, name, 0.0)
     return model
-
-
-def _config(module: torch.nn.Module) -> Any:
-    return vars(module).get("config")
 
 
 def gradients(
@@ -172,8 +161,8 @@ def predicted_share(micro_batches: Sequence[Mapping[str, Any]]) -> float:
     labels = [each["labels"] for each in micro_batches if "labels" in each]
     if any(each.dim() != 2 for each in labels):
         return 1.0
-    count = sum(int(each.ne(_IGNORED).sum()) for each in labels)
-    return sum(int(each[:, 1:].ne(_IGNORED).sum()) for each in labels) / count if count else 1.0
+    count = sum(int(each.ne(IGNORED).sum()) for each in labels)
+    return sum(int(each[:, 1:].ne(IGNORED).sum()) for each in labels) / count if count else 1.0
 
 
 def separate_rows(inputs: Mapping[str, Any]) -> dict[str, Any]:
@@ -193,7 +182,7 @@ def separate_rows(inputs: Mapping[str, Any]) -> dict[str, Any]:
     padded = {}
     for name, values in named.items():
         parts = [part for row, own in zip(values, lengths, strict=True) for part in row.split(own)]
-        fill = _IGNORED if name == "labels" else 0
+        fill = IGNORED if name == "labels" else 0
         padded[name] = pad_sequence(parts, batch_first=True, padding_value=fill)
     ones = [torch.ones(own, dtype=torch.long) for row in lengths for own in row]
     padded["attention_mask"] = pad_sequence(ones, batch_first=True).to(ids.device)

@@ -167,11 +167,6 @@ def _pairs(earlier: Tried, later: Tried) -> Iterator[Pair]:
             yield own, other
 
 
-def gpu_bound_pairs(before: Dataset, after: Dataset) -> Sequence[Pair]:
-    """The configurations of two runs whose speed the GPU limits in both."""
-    return _by_pace(_pairs(_tried(before), _tried(after)))[Pace.GPU]
-
-
 def _by_pace(pairs: Iterable[Pair]) -> dict[Pace, list[Pair]]:
     """The pairs whose speeds are known well enough to be judged, by what limits them."""
     precise = grouped(filter(_is_precise, pairs), _pace)

@@ -15,11 +15,8 @@ from orchestrator.planning.dialects.trainers import (
     trl,
 )
 from orchestrator.planning.dialects.translate import Dialect
-from orchestrator.planning.document import read_document
+from orchestrator.planning.document import MAX_BYTES, read_document
 from orchestrator.planning.problems import ConfigError
-
-_MAX_CHARACTERS = 2**20
-"""The most that is read of a script; no script is longer, but a device has no end."""
 
 DIALECTS: tuple[Dialect, ...] = (
     Dialect(
@@ -98,7 +95,8 @@ def read_file(path: Path) -> tuple[Dialect, Mapping[str, Any]]:
 def _script(path: Path) -> str:
     try:
         with path.open(encoding="utf-8") as file:
-            return file.read(_MAX_CHARACTERS)
+            # A device has no end.
+            return file.read(MAX_BYTES)
     except (OSError, UnicodeDecodeError) as error:
         raise UnreadableFileError(f"{path}: {error}") from None
 

@@ -6,11 +6,9 @@ from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.gain_over_default import Defaults, Gain
 from orchestrator.analysis.recommendation import Constraints
 from orchestrator.analysis.recommendation.offers import Offer
+from orchestrator.analysis.repeatability import NEARLY
 from orchestrator.reporting.content import Content
 from orchestrator.units import memory, number
-
-_SAME = 0.05
-"""A ratio this close to 1 counts as equal, because repeats of a trial differ by as much."""
 
 
 def make(dataset: Dataset) -> Content | None:
@@ -72,7 +70,7 @@ def headline(gain: Gain) -> str:
         return "The default techniques are the fastest here"
     speed = _speed(gain.speed_ratio)
     # A difference within chance is no gain, and no loss either.
-    if gain.is_within_chance and abs(gain.speed_ratio - 1) > _SAME:
+    if gain.is_within_chance and abs(gain.speed_ratio - 1) > NEARLY:
         speed = f"The default's throughput, within chance ({gain.speed_ratio:.2g} ×),"
     return f"{speed} {_memory(gain.memory_ratio)}"
 
@@ -87,7 +85,7 @@ def comparison(dataset: Dataset, gain: Gain) -> str:
 
 
 def _speed(ratio: float) -> str:
-    if abs(ratio - 1) <= _SAME:
+    if abs(ratio - 1) <= NEARLY:
         return "The default's throughput"
     # Two digits are enough for a headline. A slower pick is written in the same way.
     factor = f"{ratio:.2g}"
@@ -97,8 +95,8 @@ def _speed(ratio: float) -> str:
 
 
 def _memory(ratio: float) -> str:
-    if abs(ratio - 1) <= _SAME:
+    if abs(ratio - 1) <= NEARLY:
         return "in the same memory"
-    if abs(ratio - 0.5) <= _SAME:
+    if abs(ratio - 0.5) <= NEARLY:
         return "at half its memory"
     return f"at {100 * ratio:.0f} % of its memory" if ratio < 1 else f"at {ratio:.1f} × its memory"

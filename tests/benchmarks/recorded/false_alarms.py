@@ -11,14 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from orchestrator.analysis.comparison import two_runs
 from orchestrator.analysis.comparison.changes import Comparison
 from orchestrator.analysis.comparison.speed import Pair, deviations, single_changes
-from orchestrator.analysis.comparison.two_runs import (
-    VERSIONS,
-    compare,
-    differences,
-    gpu_bound_pairs,
-)
+from orchestrator.analysis.comparison.two_runs import VERSIONS, compare, differences
 from orchestrator.analysis.dataset import Dataset, build_dataset, load_dataset
 from orchestrator.analysis.repeatability import Pace, pace_of
 from orchestrator.storage.run_reader import read_run_folder
@@ -86,8 +82,14 @@ def judge(folders: Sequence[Path], slower: float, alone: float) -> Iterator[Verd
             gpu_bound=comparison.shift.rows if comparison.shift else 0,
             alarms=alarms(comparison),
             found=planted.fails(slower / 2),
-            found_alone=found_alone(before, gpu_bound_pairs(before, after), alone),
+            found_alone=found_alone(before, _gpu_bound(before, after), alone),
         )
+
+
+def _gpu_bound(before: Dataset, after: Dataset) -> list[Pair]:
+    """The configurations of two runs whose speed the GPU limits in both."""
+    pairs = two_runs._pairs(two_runs._tried(before), two_runs._tried(after))
+    return two_runs._by_pace(pairs)[Pace.GPU]
 
 
 def found_alone(before: Dataset, pairs: Sequence[Pair], slower: float) -> int:

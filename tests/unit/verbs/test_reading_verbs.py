@@ -8,6 +8,7 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator import compare, explain, recommend, report
+from orchestrator.cli import EXIT_FAILURE
 from tests.support.records import GPU_BOUND, H200, make_record, write_run
 
 
@@ -29,7 +30,7 @@ def run(tmp_path: Path) -> str:
 
 def test_recommend_exit_status_says_whether_anything_fits(run, tmp_path, capsys):
     assert recommend.main([run, "--memory", "8GiB"]) == 0
-    assert recommend.main([run, "--memory", "1MiB"]) == recommend.EXIT_NOTHING_FITS
+    assert recommend.main([run, "--memory", "1MiB"]) == EXIT_FAILURE
     assert recommend.main([str(tmp_path / "none"), "--memory", "8GiB"]) == 2
     with pytest.raises(SystemExit, match="2"):
         recommend.main([run, "--objective", "dollars_per_million"])
