@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -45,50 +45,39 @@ class Child:
 
     def is_ready(self, deadline: float, owner: socket.socket) -> bool:
         """Wait until it is ready; returns whether it has a context, or needs none."""
-        self._wait(lambda: self._ready is not None, deadline, owner)
+        wait_for([self], lambda: self._ready is not None, deadline, owner)
         return self._ready is not None and self._ready[1]
 
-    def begin(self, spec: TrialSpec, context_bytes: int) -> None:
-        """Give a forked child its trial, and the GPU memory that its context took."""
+    def begin(self, spec: TrialSpec, context_bytes: int, variables: Mapping[str, str]) -> None:
+        """Give a forked child its trial, the GPU memory that its context took, and variables of its
+        environment."""
         self._begun_at = time.monotonic()
         if self._connection is not None:
             request = {"spec": to_json(spec), "context_bytes": context_bytes}
+            request["variables"] = dict(variables)
             with contextlib.suppress(OSError):  # the child has ended
                 self._connection.sendall(json.dumps(request).encode())
                 self._connection.shutdown(socket.SHUT_WR)
 
-    def wait(self, deadline: float, owner: socket.socket) -> bool:
-        """Wait for its result or its end; False at ``deadline`` (monotonic seconds)."""
+    @property
+    def is_done(self) -> bool:
+        """Whether it has said that its record is written, or has ended."""
         said = child_main.READY.size  # where what it says of its trial begins
-        return self._wait(lambda: self._status.endswith(child_main.DONE, said), deadline, owner)
+        return self._status.endswith(child_main.DONE, said) or not self.is_alive
 
     @property
     def has_started(self) -> bool:
         """Whether the trial has begun. A forked child says so; every child announces its phases."""
-        self._read_status()
+        self.read_status()
         return child_main.STARTED in self._status[child_main.READY.size :] or self.phase != ""
 
-    def _wait(self, is_over: Callable[[], bool], deadline: float, owner: socket.socket) -> bool:
-        """Wait for ``is_over`` or the child's end, with heartbeats; False at ``deadline``."""
-        # A pidfd is readable once its process has ended.
-        watched: list[Any] = [self._pidfd, owner]
-        if self._connection is not None:
-            watched.append(self._connection)
-        while self.is_alive and not is_over():
-            beat(owner)
-            seconds = deadline - time.monotonic()
-            readable, _, _ = select.select(watched, [], [], max(0, min(seconds, HEARTBEAT_SECONDS)))
-            if self._connection in readable:
-                self._read_status()
-            elif owner in readable:
-                # No request is sent while a trial runs, so the owner has closed its end.
-                self.kill()
-                sys.exit(0)
-            elif not readable and seconds <= HEARTBEAT_SECONDS:
-                return False
-        return True
+    @property
+    def watched(self) -> list[Any]:
+        """What becomes readable when it says something, or has ended."""
+        return [self._pidfd] if self._connection is None else [self._pidfd, self._connection]
 
-    def _read_status(self) -> None:
+    def read_status(self) -> None:
+        """Note what it has said; it says little, and never waits for that."""
         if self._connection is not None:
             with contextlib.suppress(BlockingIOError, ConnectionError):
                 self._status += self._connection.recv(select.PIPE_BUF, socket.MSG_DONTWAIT)
@@ -132,11 +121,40 @@ class Child:
     @property
     def phase(self) -> str:
         """The last phase that the trial announced; empty before the first."""
-        return (self._folder / child_main.PHASE).read_bytes().rstrip(b"\0").decode()
+        return (self._folder / child_main.PHASE).read_bytes()[:-1].rstrip(b"\0").decode()
+
+    @property
+    def phases_begun(self) -> int:
+        """How many phases the trial has announced."""
+        return (self._folder / child_main.PHASE).read_bytes()[-1]
 
 
-def fork(folder: Path, owner: socket.socket) -> Child:
-    """Fork a child that waits for its trial. Raises OSError without room for its files."""
+def wait_for(
+    children: Sequence[Child], is_over: Callable[[], bool], deadline: float, owner: socket.socket
+) -> bool:
+    """Wait for ``is_over`` or the end of all children, with heartbeats; False at ``deadline``."""
+    while alive := [child for child in children if child.is_alive]:
+        if is_over():
+            break
+        beat(owner)
+        seconds = deadline - time.monotonic()
+        watched = [owner, *(item for child in alive for item in child.watched)]
+        readable, _, _ = select.select(watched, [], [], max(0, min(seconds, HEARTBEAT_SECONDS)))
+        if owner in readable:
+            # No request is sent while a trial runs, so the owner has closed its end.
+            for child in children:
+                child.kill()
+            sys.exit(0)
+        for child in alive:
+            child.read_status()
+        if not readable and seconds <= HEARTBEAT_SECONDS:
+            return False
+    return True
+
+
+def fork(folder: Path, owner: socket.socket, variables: Mapping[str, str]) -> Child:
+    """Fork a child that waits for its trial, with further variables in its environment. Raises
+    OSError without room for its files."""
     own_folder = _make_folder(folder)
     parent = os.getpid()
     ours, childs = socket.socketpair()
@@ -146,6 +164,7 @@ def fork(folder: Path, owner: socket.socket) -> Child:
         # While the child holds a socket open, the process at its other end cannot see it close.
         owner.close()
         ours.close()
+        os.environ.update(variables)
         child_main.run_as_forked_child(own_folder, childs)
     childs.close()
     # Parent and child both ask for the process group. The second request fails, or changes nothing.
@@ -154,8 +173,9 @@ def fork(folder: Path, owner: socket.socket) -> Child:
     return Child(pid, own_folder, ours)
 
 
-def spawn(spec: TrialSpec, folder: Path) -> Child:
-    """Start an interpreter with its trial. Raises OSError without room for its files."""
+def spawn(spec: TrialSpec, folder: Path, variables: Mapping[str, str]) -> Child:
+    """Start an interpreter with its trial and further variables. Raises OSError without room for
+    its files."""
     own_folder = _make_folder(folder)
     spec_file = own_folder / "spec.json"
     try:
@@ -178,6 +198,7 @@ def spawn(spec: TrialSpec, folder: Path) -> Child:
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
+            env={**os.environ, **variables},
             process_group=0,
             preexec_fn=functools.partial(end_with_parent, os.getpid()),
         )

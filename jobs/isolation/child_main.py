@@ -1,6 +1,7 @@
 """A trial's own process, from within: create a CUDA context, wait for the trial, run it."""
 
 import contextlib
+import itertools
 import json
 import mmap
 import os
@@ -17,7 +18,7 @@ from jobs.trial.run import run
 
 RESULT, PHASE, LOG = "result.json", "phase", "log.txt"
 """The files in the child's folder: its record, the trial's phase, and what the trial printed."""
-PHASE_BYTES = 64
+PHASE_BYTES = 64  # the name of the phase; the last byte counts the phases
 READY = struct.Struct("d?")
 """The child's first message: when it was ready (monotonic seconds), and if it has a context."""
 STARTED = b"s"  # its second message: it has received its trial, and begins to run it
@@ -42,6 +43,7 @@ def run_as_forked_child(folder: Path, parent: socket.socket) -> NoReturn:
         with parent.makefile() as messages:
             request = json.load(messages)  # waits for the trial
         spec = from_json(TrialSpec, request["spec"])
+        os.environ.update(request["variables"])
         context_bytes = request["context_bytes"] if has_context else 0
         parent.sendall(STARTED)
         status = run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), context_bytes)
@@ -66,9 +68,12 @@ def run_and_record(
 ) -> int:
     """Run a trial and write its record; returns the exit status: 0, or ``UNWRITABLE``."""
 
+    counter = itertools.count(1)
+
     def announce(name: str) -> None:
         if phase is not None:
-            phase[:] = name.encode()[:PHASE_BYTES].ljust(PHASE_BYTES, b"\0")
+            written = name.encode()[: PHASE_BYTES - 1].ljust(PHASE_BYTES - 1, b"\0")
+            phase[:] = written + bytes([min(next(counter), 255)])
 
     record = run(spec, announce, scratch=result.parent, context_bytes=context_bytes)
     partial = result.with_suffix(".partial")

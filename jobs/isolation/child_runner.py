@@ -1,7 +1,6 @@
 """Runs a slot's trials one after another, each in a child of its own, with a timeout."""
 
 import contextlib
-import json
 import os
 import socket
 import time
@@ -15,8 +14,9 @@ from jobs.isolation import child_handle, child_main, compiler_cache
 from jobs.isolation.channel import bounded_timeout
 from jobs.isolation.child_handle import Child
 from jobs.isolation.gpu_account import GpuAccount, slot_gpu_bytes
-from jobs.node import environment
-from jobs.record import Outcome, Provenance, TrialRecord, record_from_json, with_provenance
+from jobs.isolation.ranks import Ranks
+from jobs.node import environment, nvml
+from jobs.record import Outcome, Provenance, TrialRecord, with_provenance
 from jobs.spec import TrialSpec
 
 _SUSPICIOUS = (Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.FAILED)
@@ -46,8 +46,9 @@ class ChildRunner:
         self._owner = owner
         self._gpu = GpuAccount(gpu_bytes, release_seconds)
         self._next: Child | None = None  # the child that was forked ahead of its trial
-        self._last: Child | None = None
-        """The last child that got a trial. It may not have ended yet."""
+        self._last: Ranks | None = None
+        """The processes of the last trial. They may not have ended yet."""
+        self._devices = [nvml.visible_device(uuid) for uuid in nvml.visible_uuids()]
 
     def run(
         self, spec: TrialSpec, timeout_seconds: float, isolation: str, isolation_fallback: str = ""
@@ -69,32 +70,33 @@ class ChildRunner:
     def _attempt(
         self, spec: TrialSpec, deadline: float, timeout_seconds: float, isolation: str
     ) -> TrialRecord:
-        """Give the trial to one process. Raises OSError if there is no room for its files."""
+        """Give the trial to its processes. Raises OSError if there is no room for their files."""
         oom_kills_before = _host_oom_kills()
         began = time.time()
-        child = self._take_child(spec, isolation, deadline)
-        self._last = child
-        child.begin(spec, self._gpu.context_bytes or 0)
-        in_time = child.wait(deadline, self._owner)
-        # Read everything in the child's folder before ``reap`` removes the folder.
-        provenance = _provenance(spec, child, isolation)
-        phase = child.phase
-        child.kill()
-        if not child.result.exists():
+        ranks = self._last = self._start_ranks(spec, isolation, deadline)
+        in_time = ranks.wait(deadline, self._owner)
+        # Read everything in the children's folders before ``reap`` removes the folders.
+        provenance = _provenance(spec, ranks, isolation)
+        phase, prefix, left = ranks.phase, ranks.prefix, ranks.record
+        ranks.kill()
+        if left is None:
             compiler_cache.remove_incomplete(since=began)
         if not in_time:
             self.reap()
             reason = f"no result after {timeout_seconds:g} s, in phase {phase or 'start'}"
             record = TrialRecord(spec=spec, outcome=Outcome.TIMED_OUT, reason=reason, phase=phase)
-        elif child.result.exists():
-            record = record_from_json(json.loads(child.result.read_text()))
-        elif not child.has_started:
+        elif left is not None:
+            record = left
+        elif not ranks.has_started:
             record = self._record_without_start(spec)
         else:
             record = self._record_of_ended_child(spec, phase, oom_kills_before, provenance.log)
+        # What a node cannot do, it can do for no rank.
+        is_of_all = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
+        reason = record.reason if is_of_all else prefix + record.reason
         # A trial that left no record has no environment yet.
         where = record.environment or environment.describe()
-        return replace(record, provenance=provenance, environment=where)
+        return replace(record, provenance=provenance, environment=where, reason=reason)
 
     def _record_of_ended_child(
         self, spec: TrialSpec, phase: str, oom_kills_before: int, log: str
@@ -124,20 +126,21 @@ class ChildRunner:
         is_suspicious = last.outcome in _SUSPICIOUS or last.rule in RULES
         if last.provenance.isolation == "fork" and not is_suspicious and self._gpu.is_alone:
             with contextlib.suppress(OSError):  # it is then forked when it is needed
-                self._next = child_handle.fork(self._folder, self._owner)
+                self._next = child_handle.fork(self._folder, self._owner, self._device(0))
         self.reap()
         self._gpu.wait_for_release(has_waiting_child=self._next is not None)
 
     def reap(self) -> int:
-        """Wait for the last child's end; returns its exit status, 0 if there is no child."""
+        """Wait for the end of the last trial's processes; returns the exit status of the one that
+        decided its outcome, 0 if there is none."""
         last, self._last = self._last, None
         return 0 if last is None else last.reap()
 
     def discard_next(self) -> None:
         if self._next is not None:
             self._next.kill()
-            self._last, self._next = self._next, None
-            self.reap()
+            self._next.reap()
+            self._next = None
             self._gpu.wait_for_release(has_waiting_child=False)
 
     def close(self) -> None:
@@ -147,7 +150,35 @@ class ChildRunner:
                 child.reap()
         self._last = self._next = None
 
-    def _take_child(self, spec: TrialSpec, isolation: str, deadline: float) -> Child:
+    def _start_ranks(self, spec: TrialSpec, isolation: str, deadline: float) -> Ranks:
+        """The trial's processes, each of which has got the trial."""
+        ranks = self._last = Ranks(spec.world_size, self._folder)
+        try:
+            ranks.add(self._take_child(spec, isolation, deadline, ranks.variables[0]))
+            for rank, variables in list(enumerate(ranks.variables))[1:]:
+                ranks.add(self._new_child(spec, isolation, self._device(rank), variables))
+        except OSError:
+            ranks.kill()
+            self.reap()
+            raise
+        ranks.begin(spec, self._gpu.context_bytes or 0)
+        return ranks
+
+    def _device(self, rank: int) -> dict[str, str]:
+        """The variable with which a rank sees its GPU alone; empty if there is no other."""
+        several = len(self._devices) > 1
+        return {"CUDA_VISIBLE_DEVICES": self._devices[rank]} if several else {}
+
+    def _new_child(
+        self, spec: TrialSpec, isolation: str, device: dict[str, str], variables: dict[str, str]
+    ) -> Child:
+        if isolation != "fork":
+            return child_handle.spawn(spec, self._folder, device | variables)
+        return child_handle.fork(self._folder, self._owner, device)
+
+    def _take_child(
+        self, spec: TrialSpec, isolation: str, deadline: float, variables: dict[str, str]
+    ) -> Child:
         """The child that was forked ahead if it can run the trial, else a new one."""
         if isolation == "fork" and self._next is not None and self._next.is_alive:
             child, self._next = self._next, None
@@ -155,27 +186,27 @@ class ChildRunner:
         self.discard_next()
         # There is no child now, so the GPU memory in use belongs to other processes.
         self._gpu.note_idle()
+        child = self._new_child(spec, isolation, self._device(0), variables)
         if isolation != "fork":
-            return child_handle.spawn(spec, self._folder)
-        child = child_handle.fork(self._folder, self._owner)
+            return child
         self._gpu.context_bytes = None
         if child.is_ready(deadline, self._owner):
             self._gpu.note_context()
         return child
 
 
-def _provenance(spec: TrialSpec, child: Child, isolation: str) -> Provenance:
+def _provenance(spec: TrialSpec, ranks: Ranks, isolation: str) -> Provenance:
     """How the trial was run. Its slot time ends with this call."""
     return Provenance(
         # Without the child's idle wait, so that the times of successive trials do not overlap.
-        started_at=time.time() - child.busy_seconds,
-        slot_seconds=child.busy_seconds,
+        started_at=time.time() - ranks.busy_seconds,
+        slot_seconds=ranks.busy_seconds,
         isolation=isolation,
         slot_pid=os.getpid(),
         node=environment.node(),
         cpus=spec.needs.cpus or environment.cores(),
         host_memory_bytes=spec.needs.host_bytes,
-        log=child.log,
+        log=ranks.log,
     )
 
 

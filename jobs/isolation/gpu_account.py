@@ -7,10 +7,9 @@ from jobs.node import gpu_fitness, nvml
 
 
 def slot_gpu_bytes() -> int:
-    """Memory in use on this slot's GPU, by all processes; 0 without a GPU."""
-    with nvml.session():  # both questions then share one initialisation
-        uuids = nvml.visible_uuids()
-        return nvml.used_bytes(uuids[0]) if uuids else 0
+    """Memory in use on this slot's GPUs, by all processes; 0 without a GPU."""
+    with nvml.session():  # all questions then share one initialisation
+        return sum(map(nvml.used_bytes, nvml.visible_uuids()))
 
 
 class GpuAccount:

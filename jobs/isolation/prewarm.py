@@ -25,27 +25,28 @@ FOLDER_VARIABLE = "ORCHESTRATOR_PREWARMED_PARENTS"
 
 
 @contextlib.contextmanager
-def parents(cpus: int = 0) -> Iterator[None]:
-    """While the context lasts, a parent for each GPU (or the CPU) preloads, if it can be started.
+def parents(cpus: int = 0, gpus: int = 1) -> Iterator[None]:
+    """While the context lasts, a parent for each slot (or the CPU) preloads, if it can be started.
 
-    ``cpus`` are a trial's cores; 0: its GPU's share of all. If the environment names a folder
-    of waiting parents, none is started.
+    A trial has ``gpus`` GPUs and ``cpus`` cores; 0: the GPUs' share of all. If the environment
+    names a folder of waiting parents, none is started.
     """
     if FOLDER_VARIABLE in os.environ:
         yield
         return
-    uuids = _gpu_uuids()
-    cores = cpus or max(1, environment.cores() // max(1, len(uuids)))
+    devices = _devices()
+    slots = [devices[at : at + gpus] for at in range(0, len(devices), gpus)]
+    cores = cpus or max(1, environment.cores() // max(1, len(slots)))
     started: dict[Path, subprocess.Popen[bytes]] = {}
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):  # the temporary disk is full
             folder = stack.enter_context(own_folder(PARENTS_PREFIX))
             os.environ[FOLDER_VARIABLE] = str(folder)
             stack.callback(os.environ.pop, FOLDER_VARIABLE, None)
-            for uuid in uuids:
-                path = _socket_path(folder, uuid, cores)
+            for visible in map(",".join, slots):
+                path = _socket_path(folder, visible, cores)
                 with contextlib.suppress(OSError):  # for example, a path too long for a socket
-                    started[path] = _start(path, uuid, cores)
+                    started[path] = _start(path, visible, cores)
         try:
             yield
         finally:
@@ -55,21 +56,22 @@ def parents(cpus: int = 0) -> Iterator[None]:
             remove_abandoned(SLOT_PREFIX)
 
 
-def _gpu_uuids() -> list[str]:
-    """UUIDs of the visible GPUs; ``[""]`` for a CPU without GPUs; ``[]`` if a GPU is lost."""
+def _devices() -> list[str]:
+    """The visible GPUs as CUDA_VISIBLE_DEVICES names each; ``[""]`` for a CPU without GPUs; ``[]``
+    if a GPU is lost."""
     import pynvml
 
     try:
-        return nvml.visible_uuids() or [""]
+        return list(map(nvml.visible_device, nvml.visible_uuids())) or [""]
     except pynvml.NVMLError:
         return []
 
 
-def _start(path: Path, uuid: str, cpus: int) -> subprocess.Popen[bytes]:
-    """Start a parent that waits at the socket ``path`` and sees this GPU alone ("": a CPU)."""
+def _start(path: Path, devices: str, cpus: int) -> subprocess.Popen[bytes]:
+    """Start a parent that waits at the socket ``path`` and sees these GPUs alone ("": a CPU)."""
     variables = {**os.environ, **process_variables(cpus)}
-    if uuid:
-        variables["CUDA_VISIBLE_DEVICES"] = nvml.visible_device(uuid)
+    if devices:
+        variables["CUDA_VISIBLE_DEVICES"] = devices
     with socket.socket(socket.AF_UNIX) as listener, open(path.with_suffix(".err"), "w") as errors:
         # Bound and listening before the parent starts: a slot can connect at once and wait for it.
         listener.bind(str(path))
@@ -104,8 +106,8 @@ def _end(parent: subprocess.Popen[bytes], *, is_waiting: bool) -> None:
             return
 
 
-def _socket_path(folder: Path, uuid: str, cpus: int) -> Path:
-    return folder / f"{uuid or 'cpu'}-{cpus}"
+def _socket_path(folder: Path, devices: str, cpus: int) -> Path:
+    return folder / f"{devices or 'cpu'}-{cpus}"
 
 
 def _claim_file(path: Path) -> Path:
@@ -166,8 +168,9 @@ def take_over(cpus: int) -> tuple[PrewarmedParent, socket.socket, int] | None:
     folder = os.environ.get(FOLDER_VARIABLE)
     if folder is None:
         return None
-    # A parent has its GPU and its number of threads from the start, so both are in the name.
-    path = _socket_path(Path(folder), [*nvml.visible_uuids(), ""][0], cpus)
+    # A parent has its GPUs and its number of threads from the start, so both are in the name.
+    devices = ",".join(map(nvml.visible_device, nvml.visible_uuids()))
+    path = _socket_path(Path(folder), devices, cpus)
     connection = socket.socket(socket.AF_UNIX)
     try:
         parent = PrewarmedParent(_claim(path))

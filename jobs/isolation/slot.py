@@ -15,17 +15,11 @@ from typing import Any, Self
 from jobs import infrastructure, self_process
 from jobs.isolation import prewarm
 from jobs.isolation.channel import Channel, bounded_timeout
-from jobs.node.processes import process_variables
+from jobs.node.processes import process_variables, standstill
 from jobs.record import TrialRecord, record_from_json
 from jobs.spec import TrialSpec, to_json
 
 PARENT_COMMAND = tuple(self_process.command("jobs.isolation.forkserver"))
-_STATES = {
-    "T": " (it is stopped)",
-    "t": " (it is being debugged)",
-    "D": " (it waits for a disk or a driver)",
-}
-"""State letter of proc(5) -> why such a process does not answer."""
 
 
 class SlotDiedError(RuntimeError):
@@ -112,7 +106,8 @@ class Slot:
                     stdin=parents.fileno(),
                     stdout=parents.fileno(),
                     stderr=self._errors,
-                    env={**os.environ, **process_variables(self._cpus)},
+                    # A slot's process sees the GPUs of a trial, and no others.
+                    env={**os.environ, **process_variables(self._cpus, gpus=None)},
                 )
             self._channel = Channel(ours)
         self.parents_started += 1
@@ -167,11 +162,7 @@ class Slot:
 
     def _killed_parent(self, fault: str) -> SlotDiedError:
         assert self._parent is not None
-        state = ""
-        with contextlib.suppress(OSError):
-            # proc(5): the state comes after the command's name, which is in brackets.
-            stat = Path(f"/proc/{self._parent.pid}/stat").read_text()
-            state = _STATES.get(stat.rpartition(")")[2].split()[0], "")
+        state = standstill(self._parent.pid)
         has_ended = self._kill_parent()
         self._forget_parent()
         reason = f"the slot's parent {fault}{state} and was killed"

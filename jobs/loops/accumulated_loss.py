@@ -18,8 +18,8 @@ class LossScale:
     """What divides the loss of an accumulated step, found out in the first forward pass.
 
     The Trainer hands ``num_items_in_batch`` to every model whose ``forward`` takes any keyword, and
-    trusts it to divide by that count. If the model does not compute with the count, this class lets
-    the Trainer divide.
+    trusts it to divide by that count, which is of all micro-batches and ranks of a step. If the
+    model does not compute with the count, this class lets the Trainer divide.
     """
 
     def __init__(self, trainer: transformers.Trainer) -> None:
@@ -51,7 +51,8 @@ class LossScale:
     ) -> Any:
         """Call the Trainer's own ``compute_loss``; the first call also finds out who divides."""
         count = num_items_in_batch
-        accumulates = self._trainer.args.gradient_accumulation_steps > 1
+        arguments = self._trainer.args
+        accumulates = arguments.gradient_accumulation_steps * arguments.world_size > 1
         if not accumulates or self.scaling is not None:
             return compute_loss(model, inputs, *args, num_items_in_batch=count, **kwargs)
         if not isinstance(count, torch.Tensor):
@@ -65,6 +66,8 @@ class LossScale:
         loss = compute_loss(model, inputs, *args, num_items_in_batch=count, **kwargs)
         if self.scaling is None:
             self._decide(used=is_used(count))
+            if not is_used(count) and arguments.average_tokens_across_devices:
+                loss = loss / arguments.world_size  # by which the Trainer has multiplied it
         return loss
 
     def _decide(self, *, used: bool) -> None:

@@ -1,8 +1,7 @@
-"""DeepSpeed without its launcher: a world of one process."""
+"""DeepSpeed without its launcher."""
 
 import json
 import os
-import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -10,18 +9,15 @@ from typing import Any
 import torch
 
 from jobs.loops.meter import Listener
+from jobs.node.process_group import rank_variables
 
 
 def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str, Any]:
-    """Set this process up as rank 0 of 1; returns the config with ``{nvme}`` filled in."""
-    os.environ |= {
-        "RANK": "0",
-        "LOCAL_RANK": "0",
-        "WORLD_SIZE": "1",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(_free_port()),
-        "OMP_NUM_THREADS": str(cpus),
-    }
+    """Set a process without a group up as rank 0 of 1; returns the config with ``{nvme}`` filled
+    in."""
+    if not torch.distributed.is_initialized():
+        os.environ.update(rank_variables(1)[0])
+    os.environ["OMP_NUM_THREADS"] = str(cpus)
     build_for_own_gpu()
     filled: dict[str, Any] = json.loads(json.dumps(config).replace("{nvme}", nvme_path))
     return filled
@@ -53,10 +49,3 @@ def build_for_own_gpu() -> None:
     if torch.cuda.is_available():
         major, minor = torch.cuda.get_device_capability()
         os.environ["TORCH_CUDA_ARCH_LIST"] = f"{major}.{minor}"
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

@@ -1,5 +1,6 @@
 """A trial's settings as the ``TrainingArguments`` of the installed transformers."""
 
+import copy
 import dataclasses
 from typing import Any
 
@@ -19,7 +20,8 @@ def training_arguments(
     Raises TypeError for an argument that the installed version does not have.
     """
     installed = {field.name for field in dataclasses.fields(TrainingArguments) if field.init}
-    given = spec.settings.training_arguments
+    # A copy, because transformers adds its defaults to mappings such as ``fsdp_config``.
+    given = copy.deepcopy(dict(spec.settings.training_arguments))
     arguments = {_installed_name(name, installed): value for name, value in given.items()}
     # What a measurement decides itself: no checkpoints, evaluations, progress bars or reports.
     arguments |= {

@@ -31,7 +31,7 @@ def lost() -> str:
 
 
 def dead() -> str:
-    """Why CUDA cannot compute on the first visible GPU; empty if a process of its own can."""
+    """Why CUDA cannot compute on a visible GPU; empty if a process of its own can."""
     if not nvml.visible_uuids():
         return ""
     try:
@@ -49,18 +49,16 @@ def is_in_use(processes: int, used_bytes: int, waiting: int = 0) -> bool:
 
 
 def shared(waiting: int = 0) -> str:
-    """How others use the first visible GPU while no trial of ours runs; empty if none does."""
-    uuids = nvml.visible_uuids()
-    if not uuids:
-        return ""
-    processes = 0
-    with nvml.session() as library:
-        handle = library.nvmlDeviceGetHandleByUUID(uuids[0])
-        with contextlib.suppress(library.NVMLError):  # it does not say
-            processes = len(library.nvmlDeviceGetComputeRunningProcesses(handle))
-        used = int(library.nvmlDeviceGetMemoryInfo(handle).used)
-    if is_in_use(processes, used, waiting):
-        return f"{used / 2**30:.1f} GiB are in use on it, by {processes or 'unseen'} processes"
+    """How others use a visible GPU while no trial of ours runs; empty if none does."""
+    for uuid in nvml.visible_uuids():
+        processes = 0
+        with nvml.session() as library:
+            handle = library.nvmlDeviceGetHandleByUUID(uuid)
+            with contextlib.suppress(library.NVMLError):  # it does not say
+                processes = len(library.nvmlDeviceGetComputeRunningProcesses(handle))
+            used = int(library.nvmlDeviceGetMemoryInfo(handle).used)
+        if is_in_use(processes, used, waiting):
+            return f"{used / 2**30:.1f} GiB are in use on it, by {processes or 'unseen'} processes"
     return ""
 
 
@@ -91,4 +89,5 @@ if __name__ == "__main__":
     import torch
 
     # True, a wrong sum, is the exit status 1.
-    sys.exit(torch.ones(2, device="cuda").sum().item() != 2)
+    numbers = range(torch.cuda.device_count())
+    sys.exit(any(torch.ones(2, device=f"cuda:{number}").sum().item() != 2 for number in numbers))

@@ -12,10 +12,17 @@ from jobs.node import nvml
 
 END_SECONDS = 5.0  # how long a process may take to end, by itself or once it is killed
 _LIBC = ctypes.CDLL(None)
+_STATES = {
+    "T": " (it is stopped)",
+    "t": " (it is being debugged)",
+    "D": " (it waits for a disk or a driver)",
+}
+"""State letter of proc(5) -> why such a process does not answer."""
 
 
-def process_variables(cpus: int) -> dict[str, str]:
-    """Variable -> value. Libraries read them when they are loaded, so later is too late."""
+def process_variables(cpus: int, gpus: int | None = 1) -> dict[str, str]:
+    """Variable -> value, for a process that sees the first of the visible GPUs (None: all of them).
+    Libraries read the variables when they are loaded, so later is too late."""
     paths = [str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")]
     variables = {
         "PYTHONPATH": os.pathsep.join(filter(None, paths)),  # this copy of the code
@@ -30,9 +37,9 @@ def process_variables(cpus: int) -> dict[str, str]:
         "TOKENIZERS_PARALLELISM": "false",
         "HF_HUB_DISABLE_TELEMETRY": "1",
     }
-    uuids = nvml.visible_uuids()
-    if uuids:  # one GPU, because the Trainer would use DataParallel on several
-        return {**variables, "CUDA_VISIBLE_DEVICES": nvml.visible_device(uuids[0])}
+    devices = [nvml.visible_device(uuid) for uuid in nvml.visible_uuids()[:gpus]]
+    if devices:  # a trial's process sees one, because the Trainer would use DataParallel on several
+        return {**variables, "CUDA_VISIBLE_DEVICES": ",".join(devices)}
     # DeepSpeed finds a CPU only if it is named. Waiting threads shall not spin beside other work.
     return {**variables, "DS_ACCELERATOR": "cpu", "GOMP_SPINCOUNT": "0"}
 
@@ -63,6 +70,15 @@ def probe(
             (errors.strip().splitlines() or [f"exit status {process.returncode}"])[-1]
         )
     return output
+
+
+def standstill(pid: int) -> str:
+    """Why a process does not answer, in brackets; empty if it runs, or has ended."""
+    with contextlib.suppress(OSError):
+        # proc(5): the state comes after the command's name, which is in brackets.
+        stat = Path(f"/proc/{pid}/stat").read_text()
+        return _STATES.get(stat.rpartition(")")[2].split()[0], "")
+    return ""
 
 
 def end_with_parent(parent: int) -> None:

@@ -119,6 +119,8 @@ class TrialSpec:
     """The only GPU model that may run the trial, if a sweep has several models; empty: any."""
     own_code: UserCode | None = None
     """The user's own Trainer, callbacks or collator; None: only the libraries' own code runs."""
+    world_size: int = 1
+    """Processes that train together, its ranks, on a GPU each."""
 
     @functools.cached_property
     def trial_id(self) -> str:
@@ -142,8 +144,8 @@ class TrialSpec:
 
     @property
     def effective_batch(self) -> int:
-        """Samples per optimizer step."""
-        return self.micro_batch * self.accumulation
+        """Samples per optimizer step, of all ranks together."""
+        return self.micro_batch * self.accumulation * self.world_size
 
 
 _latest: dict[str, tuple[object, Any]] = {}

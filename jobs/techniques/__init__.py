@@ -25,6 +25,7 @@ _MODULES = (
     "jobs.techniques.axes.attention",
     "jobs.techniques.axes.experts",
     "jobs.techniques.axes.offload",
+    "jobs.techniques.axes.sharding",
     "jobs.techniques.axes.kernels",
     "jobs.techniques.axes.loss",
     "jobs.finetuning.adapters",

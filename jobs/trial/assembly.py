@@ -56,7 +56,7 @@ def assemble(
         enter,
         warmup_steps=warmup_steps,
         total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
-        relative_error=wanted_error(spec.measure.relative_error, device.type),
+        relative_error=_relative_error(spec, device),
         device=device,
         count_samples=getattr(collator, "count_samples", None),
         ragged=ragged,
@@ -88,8 +88,8 @@ def _arguments(spec: TrialSpec, steps: int | None, scratch: str) -> Any:
 
 
 def cores(spec: TrialSpec) -> int:
-    """CPU cores of the trial: what it reserved, or all that its process may use."""
-    return spec.needs.cpus or environment.cores()
+    """CPU cores of a rank: its share of what the trial reserved, or of all that it may use."""
+    return max(1, (spec.needs.cpus or environment.cores()) // spec.world_size)
 
 
 def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
@@ -99,6 +99,12 @@ def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
     """
     asked = spec.measure.warmup_steps
     return max(asked, 2) if device.type == "cpu" and spec.measure.inspect else asked
+
+
+def _relative_error(spec: TrialSpec, device: torch.device) -> float:
+    """When the meter may stop. Ranks must end at one step, on which their own times would differ.
+    """
+    return 0.0 if spec.world_size > 1 else wanted_error(spec.measure.relative_error, device.type)
 
 
 def _total_steps(spec: TrialSpec, warmup_steps: int) -> int | None:
@@ -124,7 +130,7 @@ def ragged_steps(
 
 def _steps_in_an_epoch(spec: TrialSpec, samples: int) -> int:
     """Optimizer steps of one pass over the data. The last micro-batch and step may be short."""
-    micro_batches = math.ceil(samples / spec.micro_batch)
+    micro_batches = math.ceil(samples / (spec.micro_batch * spec.world_size))
     return math.ceil(micro_batches / spec.accumulation)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.anatomy.memory.live_tensors import nested_tensors, optimizer_layers
 from jobs.record import Column
 from jobs.techniques import COLUMNS as LOOP_COLUMNS
-from jobs.trial import effective_code, weight_formats
+from jobs.trial import effective_code, effective_sharding, weight_formats
 from jobs.trial.weight_formats import storage_bytes, stored_tensors
 
 if TYPE_CHECKING:
@@ -34,6 +34,7 @@ COLUMNS = (
     Column.text("autocast", "Autocast dtype of the training loop, or off"),
     *effective_code.COLUMNS,
     Column.count("checkpointed_layers", "Modules whose activations are recomputed"),
+    *effective_sharding.COLUMNS,
     Column.count("zero_stage", "ZeRO stage of the DeepSpeed engine"),
     Column.text("offload_optimizer_device", "Where DeepSpeed keeps states: none (GPU), cpu, nvme"),
     Column.text(
@@ -70,6 +71,7 @@ def inspect(trained: Trained) -> dict[str, Any]:
         **weight_formats.measurements(model),
         **_loop_settings(trained, model),
         **effective_code.code(model),
+        **effective_sharding.sharding(trained.model),
         **_deepspeed(trained.model),
         **_persistent(trained, model, optimizer),
     }

@@ -190,6 +190,18 @@ def _hub_layers(_: str, spec: TrialSpec) -> str:
     )
 
 
+def _several_gpus(_: str, spec: TrialSpec) -> str:
+    if spec.world_size > 1:
+        return ""
+    return "one GPU has nothing to share; resources.gpus_per_trial says how many a trial has"
+
+
+def _fsdp2(_: str, spec: TrialSpec) -> str:
+    if missing := _cuda("", spec):  # accelerate.state.AcceleratorState
+        return f"Accelerate shards with FSDP2 on GPUs only: {missing}"
+    return ""
+
+
 def _text_task(_: str, spec: TrialSpec) -> str:
     if spec.model.task == "image-classification":
         return "virtual tokens are put before a text, and this model's input is an image"
@@ -234,5 +246,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "hub_layers": _hub_layers,
     "text_task": _text_task,
     "virtual_tokens:": _virtual_tokens,
+    "several_gpus": _several_gpus,
+    "fsdp2": _fsdp2,
 }
 """Prefix of a requirement -> why it is not met, from the text after the prefix and the spec."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import errors
 from jobs.flags import flag_columns, flags_of
-from jobs.node import environment, gpu_fitness, memory_cap
+from jobs.node import environment, gpu_fitness, memory_cap, process_group
 from jobs.permissions import refusal
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
@@ -131,7 +131,7 @@ def _measure(
         anatomy = None
         if spec.measure.profile:
             enter("profile")
-            values, anatomy = _profile(trained, values)
+            values, anatomy = _profile(trained, values, spec)
         if spec.measure.gradients:
             enter("gradients")
             values |= _gradients(trained, setup, spec, device)
@@ -166,6 +166,9 @@ def _prepared_device(
     notify(trackers, Moment.CONTEXT, device)
     if cap := memory_cap.of(spec):
         memory_cap.impose(cap, _read(trackers)[0].get("gpu_context_bytes"))
+    if spec.world_size > 1:
+        enter("rendezvous")
+        process_group.join(spec.world_size, spec.measure.timeout_seconds)
     return device
 
 
@@ -210,13 +213,17 @@ def _loss_scaling(trained: Trained) -> Measurements:
     return values
 
 
-def _profile(trained: Trained, values: Measurements) -> tuple[Measurements, Anatomy | None]:
+def _profile(
+    trained: Trained, values: Measurements, spec: TrialSpec
+) -> tuple[Measurements, Anatomy | None]:
     """Add the trial's anatomy. All else is measured: an error here costs only the anatomy."""
     from jobs.anatomy.profile import profile
 
     begin = time.perf_counter()
     anatomy = None
     try:
+        if spec.world_size > 1:
+            raise errors.UnsupportedError("profile", "a trial of several ranks is not profiled")
         anatomy = profile(trained, values)
     except Exception as error:
         traceback.print_exc()

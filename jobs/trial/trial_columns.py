@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from jobs import gradient_check, steady_state
+from jobs import gradient_check, rank_records, steady_state
 from jobs.flags import Flag, flag_columns
 from jobs.loss_scaling import scaling_flag
 from jobs.record import Column
@@ -60,6 +60,7 @@ COLUMNS = (
     *_upkeep_columns("resume", "continuing from a checkpoint, with the first step after it"),
     *_upkeep_columns("merge", "merging an adapter into its base"),
     *gradient_check.COLUMNS,
+    *rank_records.COLUMNS,
 )
 
 

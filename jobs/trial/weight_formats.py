@@ -137,7 +137,8 @@ def _format(parameter: Any) -> tuple[int, int, str]:
         # bitsandbytes packs two elements into a byte, and knows the shape that they had.
         return packed.shape.numel(), 4, packed.quant_type
     parts = list(nested_tensors(parameter))
-    if parts[0] is not parameter:
+    # A DTensor is no format: it is one GPU's part of a weight.
+    if parts[0] is not parameter and not hasattr(parameter, "placements"):
         # torchao's tensor has the dtype of its values. Its largest part holds them packed.
         largest = max(part.nbytes for part in parts)
         bits = round(8 * largest / max(elements, 1))

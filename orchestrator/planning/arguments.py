@@ -37,8 +37,8 @@ RUNNER_PREFIXES: Mapping[str, str] = {
     "push_to_hub": "a measurement uploads nothing",
     "trackio_": "the runner keeps every figure itself",
     "hub_": "a measurement uploads nothing",
-    "fsdp": "a trial has one process and one GPU",
-    "ddp_": "a trial has one process and one GPU",
+    "fsdp": 'sweep the axis "sharding"',
+    "ddp_": 'sweep the axis "sharding"',
 }
 """Prefix of arguments that the user may not set -> why."""
 FORMER = """

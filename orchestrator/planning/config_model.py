@@ -231,11 +231,13 @@ class Resources(Section):
     """What a trial may use on its node."""
 
     cpus_per_trial: Cpus = Field(default=0, json_schema_extra={"default": "auto"})
-    """CPU cores of a trial. auto: the cores of the node, divided by its GPUs."""
+    """CPU cores of a trial. auto: its GPUs' share of the node's cores."""
     host_bytes: HostMemory = Field(
         default=0, alias="host_memory", json_schema_extra={"default": "auto"}
     )
-    """Host memory that a trial reserves. auto: 0.9 of the node's memory, divided by its GPUs."""
+    """Host memory that a trial reserves. auto: its GPUs' share of 0.9 of the node's memory."""
+    gpus_per_trial: int = Field(default=1, ge=1)
+    """GPUs of one node that a trial reserves. The axis sharding says how they train together."""
     nvme_path: str | None = None
     """Folder on an NVMe disk, for the values of the axis offload that use NVMe."""
     gpu_models: Texts = ()

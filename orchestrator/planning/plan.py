@@ -9,6 +9,7 @@ from jobs.record import TrialRecord, unsupported
 from jobs.spec import Choice, LibrarySettings, MeasureSpec, Needs, TrainingRecipe, TrialSpec
 from jobs.techniques import AXES, Variant, merge
 from jobs.techniques.axes.offload import deepspeed_row
+from jobs.techniques.axes.sharding import SEVERAL_GPUS, SHARDING
 from jobs.techniques.variant import OTHER_WORKLOAD
 from orchestrator.planning.axes import (
     ACCUMULATION,
@@ -85,21 +86,27 @@ def trial_spec(
         settings=_settings(choices, variants, config),
         measure=config.measure if has_gpu else _measure_on_cpu(config),
         needs=Needs(
-            gpus=int(has_gpu),
+            gpus=resources.gpus_per_trial if has_gpu else 0,
             cpus=resources.cpus_per_trial,
             host_bytes=resources.host_bytes,
             nvme_path=resources.nvme_path or "",
         ),
         training_recipe=_training_recipe(choices, variants, config),
         own_code=config.own_code,
+        world_size=_world_size(choices, config),
     )
+
+
+def _world_size(choices: Choices, config: SweepConfig) -> int:
+    is_shared = SEVERAL_GPUS in SHARDING.variant(choices[SHARDING.name]).traits
+    return config.resources.gpus_per_trial if is_shared else 1
 
 
 def _configurations(config: SweepConfig) -> Iterator[Choices]:
     """Each configuration that is not excluded, once, with a choice on every axis."""
     earlier: set[tuple[tuple[type, Choice], ...]] = set()
     for assignment in _assignments(config):
-        choices = _with_numbered_length(_solved(assignment), config)
+        choices = _with_numbered_length(_solved(assignment, config), config)
         # By type, too: to Python the choices 1, 1.0 and True are equal.
         # Subsets overlap, and so do single trials and grids.
         identity = tuple((type(choice), choice) for choice in choices.values())
@@ -128,7 +135,7 @@ def _with_numbered_length(choices: Choices, config: SweepConfig) -> Choices:
     return {**choices, SEQUENCE_LENGTH: synthetic.sequence_length}
 
 
-def _solved(assignment: Choices) -> Choices:
+def _solved(assignment: Choices, config: SweepConfig) -> Choices:
     """A choice on every axis, techniques first; an effective batch becomes its accumulation. An
     accumulation that is not whole is a fraction, rounded to four digits; a rule forbids it."""
     solved = dict(assignment)
@@ -136,8 +143,9 @@ def _solved(assignment: Choices) -> Choices:
     if isinstance(effective_batch, int):
         micro_batch = solved[MICRO_BATCH]
         assert isinstance(micro_batch, int)
-        whole, rest = divmod(effective_batch, micro_batch)
-        solved[ACCUMULATION] = round(effective_batch / micro_batch, 4) if rest else whole
+        samples = micro_batch * _world_size(solved, config)
+        whole, rest = divmod(effective_batch, samples)
+        solved[ACCUMULATION] = round(effective_batch / samples, 4) if rest else whole
     choices = {axis: solved.pop(axis) for axis in AXES}
     return {**choices, **solved}
 
@@ -147,7 +155,8 @@ def _is_excluded(choices: Choices, config: SweepConfig) -> bool:
     assert isinstance(micro_batch, int)
     assert isinstance(accumulation, (int, float))
     # The product is rounded, because an accumulation that is not whole has four digits only.
-    values = {**choices, EFFECTIVE_BATCH: round(micro_batch * accumulation)}
+    samples = micro_batch * accumulation * _world_size(choices, config)
+    values = {**choices, EFFECTIVE_BATCH: round(samples)}
     # An empty exclusion would match everything. Its author meant to exclude nothing.
     return any(
         all(values[axis] in listed for axis, listed in exclusion.items())

@@ -59,6 +59,8 @@ def unpredictable(spec: TrialSpec) -> str:
 
 
 def _untraced_inputs(spec: TrialSpec) -> Iterator[str]:
+    if spec.world_size > 1:
+        yield "states that several GPUs share are not modelled"
     if spec.own_code is not None:
         yield "what your own code computes is not traced"
     if spec.model.task == "image-text-to-text":

@@ -79,7 +79,7 @@ def early_start(
     # Before the first process starts, because each inherits it.
     keep_bytecode()
     with (
-        preloading(options.address, config.resources.cpus_per_trial),
+        preloading(options.address, config.resources),
         ThreadPoolExecutor(max_workers=1) as pool,
     ):
         facts = pool.submit(model_facts, config, say)

@@ -56,7 +56,7 @@ class _Holder:
 def screened_cluster(address: str | None, resources: Resources) -> Iterator[Screening]:
     """The allowed nodes, without GPUs that are set aside. Raises ClusterError or NoSuchGpuError."""
     with connected(address) as whole:
-        chosen = whole.only(resources.gpu_models)
+        chosen = whole.only(resources.gpu_models).with_gpus_per_trial(resources.gpus_per_trial)
         all_of_them = nullcontext(Screening(cluster=chosen))
         with only_fit(chosen) if resources.screen_gpus else all_of_them as screening:
             yield screening

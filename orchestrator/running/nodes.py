@@ -81,6 +81,8 @@ class Cluster:
     """Whether Ray was started for this sweep: it has no other user, and no node can join."""
     known_models: frozenset[str] = frozenset()
     """The GPU models of the whole cluster, if this is a part of one."""
+    gpus_per_trial: int = 1
+    """GPUs of one node that a trial reserves, if there are GPUs."""
 
     @property
     def gpus(self) -> int:
@@ -88,10 +90,10 @@ class Cluster:
 
     @property
     def slots(self) -> int:
-        """Trials that can run at once: one per fit GPU; without any GPU, one per node."""
+        """Trials that can run at once on the fit GPUs; without any GPU, one per node."""
         if not self.gpus:
             return len(self.nodes)
-        return self.gpus - sum(node.set_aside for node in self.nodes)
+        return sum((node.gpus - node.set_aside) // self.gpus_per_trial for node in self.nodes)
 
     @property
     def trial_nodes(self) -> tuple[Node, ...]:
@@ -150,18 +152,30 @@ class Cluster:
             raise NoSuchGpuError(f"no node has a GPU called {names}: there is {self.hardware}")
         return replace(self, nodes=tuple(chosen), pinned=True, allowed_models=tuple(models))
 
-    def needs(self, asked: Needs) -> Needs:
-        """What every trial reserves: one GPU, and the cores and memory in ``asked``.
+    def with_gpus_per_trial(self, count: int) -> Cluster:
+        """Without the nodes that have fewer GPUs. Raises NoSuchGpuError if none has enough."""
+        if not self.gpus:
+            return self
+        chosen = tuple(node for node in self.nodes if node.gpus >= count or not node.gpus)
+        if not any(node.gpus for node in chosen):
+            raise NoSuchGpuError(
+                f"resources.gpus_per_trial is {count}, and no node has so many GPUs"
+            )
+        is_pinned = self.pinned or len(chosen) < len(self.nodes)
+        return replace(self, nodes=chosen, pinned=is_pinned, gpus_per_trial=count)
 
-        A zero in ``asked`` stands for a GPU's share of its node. The smallest share of all nodes is
-        taken, so that a trial fits everywhere.
+    def needs(self, asked: Needs) -> Needs:
+        """What every trial reserves: its GPUs, and the cores and memory in ``asked``.
+
+        A zero in ``asked`` stands for the GPUs' share of their node. The smallest share of all
+        nodes is taken, so that a trial fits everywhere.
         """
-        shares = [(node, max(node.gpus, 1)) for node in self.trial_nodes]
+        shares = [(node, max(node.gpus // self.gpus_per_trial, 1)) for node in self.trial_nodes]
         return replace(
             asked,
-            gpus=min(self.gpus, 1),
-            cpus=asked.cpus or max(1, min(node.cpus // gpus for node, gpus in shares)),
-            host_bytes=asked.host_bytes or min(node.host_bytes // gpus for node, gpus in shares),
+            gpus=self.gpus_per_trial if self.gpus else 0,
+            cpus=asked.cpus or max(1, min(node.cpus // slots for node, slots in shares)),
+            host_bytes=asked.host_bytes or min(node.host_bytes // slots for node, slots in shares),
         )
 
     def placement(self, asked: Needs) -> Placement:

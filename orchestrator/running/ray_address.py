@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from jobs.isolation import prewarm
+from orchestrator.planning.config_model import Resources
 from orchestrator.running.guard import guarded
 
 CONNECT_SECONDS = 5.0
@@ -24,20 +25,21 @@ def is_elsewhere(address: str | None) -> bool:
     return ray_address(address) != LOCAL
 
 
-def preloading(address: str | None, cpus: int) -> AbstractContextManager[None]:
-    """Start the slots' parents, with ``cpus`` cores (0: a GPU's share), while Ray starts here."""
+def preloading(address: str | None, resources: Resources) -> AbstractContextManager[None]:
+    """Start the slots' parents, for trials with these resources, while Ray starts here."""
     # If this process has already joined a Ray, as in a notebook, that Ray is used.
     ray = sys.modules.get("ray")
     is_joined = ray is not None and ray.is_initialized()
-    return nullcontext() if is_joined or is_elsewhere(address) else _guarded_parents(cpus)
+    return nullcontext() if is_joined or is_elsewhere(address) else _guarded_parents(resources)
 
 
 @contextmanager
-def _guarded_parents(cpus: int) -> Iterator[None]:
+def _guarded_parents(resources: Resources) -> Iterator[None]:
     """Prewarmed parent processes. A guard ends their trials' processes when this process ends."""
     with guarded() as guard, ExitStack() as stack:
         with guard.marking():
-            stack.enter_context(prewarm.parents(cpus))
+            parents = prewarm.parents(resources.cpus_per_trial, resources.gpus_per_trial)
+            stack.enter_context(parents)
         yield
 
 

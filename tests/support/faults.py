@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from jobs.spec import Hook, TrialSpec
-from jobs.techniques.hooks import hook
+from jobs.techniques.hooks import hook, registered
 
 PREFIX = "faults."
 """Of the names of this file's hooks."""
@@ -33,6 +33,21 @@ def hang(model: Any, task: str, arguments: Any, *, announce: str | None = None) 
         _announce(announce)
     while True:
         time.sleep(60)
+
+
+@hook("faults.in_rank")
+def in_rank(model: Any, task: str, arguments: Any, *, rank: int, fault: str, **more: Any) -> Any:
+    """Another fault of this file, in one rank of the trial only."""
+    if os.environ["RANK"] == str(rank):
+        return registered(PREFIX + fault)(model, task, arguments, **more)
+    return model
+
+
+@hook("faults.stop")
+def stop(model: Any, task: str, arguments: Any) -> Any:
+    """Stand still."""
+    os.kill(os.getpid(), signal.SIGSTOP)
+    return model
 
 
 @hook("faults.hang_once")

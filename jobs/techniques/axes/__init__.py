@@ -8,6 +8,7 @@ activations.py   activations kept, recomputed, or moved to the host
 attention.py     which kernel computes attention
 experts.py       which kernel computes a mixture of experts
 offload.py       DeepSpeed's ZeRO stages, on the GPU, the host or a disk
+sharding.py      DDP, FSDP2 or ZeRO over the GPUs of a trial
 kernels.py       fused kernels for a model's layers
 loss.py          a loss without all logits in memory
 compile.py       torch.compile, of the whole model or of its repeated block

@@ -163,6 +163,8 @@ def _tensors(batch: Mapping[str, Any]) -> list[torch.Tensor]:
 def _obstacle(trained: Trained, spec: TrialSpec) -> str:
     if hasattr(trained.model, "zero_optimization_stage"):
         return "DeepSpeed keeps the gradients in buffers of its own"
+    if spec.world_size > 1:
+        return "each rank has the gradients of its own part of the step"
     if trained.loss_of is None or "preferences" in spec.settings.hooks:
         return "its loss compares two models"
     if spec.settings.training_arguments.get("neftune_noise_alpha"):

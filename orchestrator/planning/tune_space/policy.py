@@ -10,6 +10,7 @@ from typing import Any
 
 OTHER_WORKLOADS: Mapping[str, str] = {
     "sequence_length": "another length of the texts is another workload",
+    "sharding": "a comparison of GPU counts is a sweep of its own",
 }
 """Axis that always keeps the user's value -> the reason."""
 

@@ -25,6 +25,8 @@ _REQUIREMENTS: Mapping[str, str] = {
     "no_attention_dropout": "a model without attention dropout",
     "experts": "a mixture of experts",
     "text_task": "a model of text",
+    "several_gpus": "`resources.gpus_per_trial` above 1",
+    "fsdp2": "GPUs",
     "hub_layers": "a model whose layers have kernels on the Hub",
     "package:": "the package `{}`",
     "capability>=": "compute capability {} or newer",

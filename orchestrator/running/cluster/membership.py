@@ -28,6 +28,7 @@ class Slots:
         self.placements = {model: part.placement(asked) for model, part in parts.items()}
         """GPU model of a trial ("" for any) -> the nodes where it may run, and its reservation."""
         self.has_gpus = cluster.gpus > 0
+        self._gpus_per_trial = cluster.gpus_per_trial
         self.is_pinned = cluster.pinned or len(parts) > 1
         """Whether trials are kept on certain nodes."""
         self._models: dict[str, str] = {}
@@ -36,18 +37,19 @@ class Slots:
             self._models |= {node.node_id: name for node in part.nodes}
         self._set_aside = {node.node_id: node.set_aside for node in cluster.nodes}
         self._there = {node.node_id: node.gpus or 1 for node in cluster.trial_nodes}
-        """Id of each node that is present and can run trials -> its slots."""
+        """Id of each node that is present and can run trials -> its GPUs; 1 without any."""
 
     @property
     def total(self) -> int:
         return sum(max(0, slots) for slots in self.by_model().values())
 
     def by_model(self) -> dict[str, int]:
-        """GPU model of a trial -> its slots: its GPUs that are present, but for those set aside
+        """GPU model of a trial -> its slots, by its GPUs that are present, but for those set aside
         before the sweep. GPUs that turned out unhealthy later count."""
         slots = dict.fromkeys(self.placements, 0)
         for node_id, gpus in self._there.items():
-            slots[self._models.get(node_id, "")] += gpus - self._set_aside.get(node_id, 0)
+            fit = gpus - self._set_aside.get(node_id, 0)
+            slots[self._models.get(node_id, "")] += fit // self._gpus_per_trial
         return slots
 
     def model_of(self, hardware: str) -> str:

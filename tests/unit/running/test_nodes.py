@@ -94,6 +94,17 @@ def test_trial_reserves_its_gpus_share_of_the_smallest_node():
     assert bare.needs(Needs()) == Needs(gpus=0, cpus=8, host_bytes=8)
 
 
+def test_trials_of_several_gpus_are_for_nodes_that_have_as_many():
+    whole = Cluster(nodes=(HEAD, node("a", 1), node("b", 5, cpus=16)))
+    assert whole.with_gpus_per_trial(1) == whole
+    pairs = whole.with_gpus_per_trial(2)
+    assert (pairs.slots, pairs.needs(Needs())) == (2, Needs(gpus=2, cpus=8, host_bytes=4))
+    assert pairs.placement(Needs()).label_selector == "in(head,b)"
+    with pytest.raises(NoSuchGpuError, match="gpus_per_trial is 6, and no node has so many"):
+        whole.with_gpus_per_trial(6)
+    assert Cluster(nodes=(HEAD,)).with_gpus_per_trial(2).needs(Needs()).gpus == 0
+
+
 def test_placement_names_nodes_only_if_there_are_others():
     whole = Cluster(nodes=(node("a", 2), node("b", 1, A100)))
     assert whole.placement(Needs()).label_selector == ""

@@ -42,6 +42,7 @@ class FakeChild:
     phase = "steps"
     busy_seconds = 1.0
     has_started = True
+    is_done = True
 
     def __init__(self, gpu: Gpu, folder: Path, *, has_context: bool) -> None:
         self._gpu = gpu
@@ -56,13 +57,10 @@ class FakeChild:
     def is_ready(self, deadline: float, owner: socket.socket) -> bool:
         return self._has_context
 
-    def begin(self, spec: TrialSpec, context_bytes: int) -> None:
+    def begin(self, spec: TrialSpec, context_bytes: int, variables: dict[str, str]) -> None:
         self.context_bytes = context_bytes
         record = TrialRecord(spec=spec, outcome=self._gpu.outcome)
         self.result.write_text(json.dumps(to_json(record)))
-
-    def wait(self, deadline: float, owner: socket.socket) -> bool:
-        return True
 
     def kill(self) -> None:
         self.is_alive = False
@@ -81,8 +79,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Gpu:
     gpu = Gpu()
     forked = functools.partial(FakeChild, gpu, has_context=True)
     spawned = functools.partial(FakeChild, gpu, has_context=False)
-    monkeypatch.setattr(child_handle, "fork", lambda folder, owner: forked(folder))
-    monkeypatch.setattr(child_handle, "spawn", lambda spec, folder: spawned(folder))
+    monkeypatch.setattr(child_handle, "fork", lambda folder, owner, variables: forked(folder))
+    monkeypatch.setattr(child_handle, "spawn", lambda spec, folder, variables: spawned(folder))
     return gpu
 
 
