@@ -98,15 +98,16 @@ def deepspeed(spec: TrialSpec) -> dict[str, Any] | None:
 
 
 def accelerate(spec: TrialSpec) -> dict[str, Any]:
-    """The configuration for ``accelerate launch``: one process on this machine, as measured."""
+    """The configuration for ``accelerate launch``: as many processes as were measured, on this
+    machine. The Trainer itself sets FSDP up."""
     settings: dict[str, Any] = {
         "compute_environment": "LOCAL_MACHINE",
         "debug": False,
-        "distributed_type": "NO",
+        "distributed_type": "MULTI_GPU" if spec.world_size > 1 else "NO",
         "machine_rank": 0,
         "main_training_function": "main",
         "num_machines": 1,
-        "num_processes": 1,
+        "num_processes": spec.world_size,
         "use_cpu": not spec.needs.gpus,
     }
     if spec.settings.deepspeed is None:

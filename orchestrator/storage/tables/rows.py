@@ -79,7 +79,7 @@ def _batch(record: TrialRecord) -> dict[str, Any]:
         # The micro-batch does not divide the effective batch, so the plan has a fraction, and rules
         # the trial out. The product, without the fraction's rounding error, is the effective batch.
         batch["accumulation"] = None
-        batch["effective_batch"] = round(spec.micro_batch * planned)
+        batch["effective_batch"] = round(spec.micro_batch * planned * spec.world_size)
     return batch
 
 
