@@ -102,8 +102,7 @@ def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
 
 
 def _relative_error(spec: TrialSpec, device: torch.device) -> float:
-    """When the meter may stop. Ranks must end at one step, on which their own times would differ.
-    """
+    """When the meter may stop. Ranks must end together, and their own times would not agree."""
     return 0.0 if spec.world_size > 1 else wanted_error(spec.measure.relative_error, device.type)
 
 

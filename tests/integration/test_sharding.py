@@ -53,8 +53,12 @@ def alone(slot: Slot) -> TrialRecord:
 
 @pytest.mark.parametrize(
     ("sharding", "engine", "share"),
-    [("ddp", "DDP", 1), ("zero1", "DeepSpeed", 1), ("zero2", "DeepSpeed", 1)]
-    + [("zero3", "DeepSpeed", 0.5)],
+    [
+        ("ddp", "DDP", 1),
+        ("zero1", "DeepSpeed", 1),
+        ("zero2", "DeepSpeed", 1),
+        ("zero3", "DeepSpeed", 0.5),
+    ],
 )
 def test_two_ranks_train_as_one_process_on_the_same_rows(sharding, engine, share, slot, alone):
     if engine == "DeepSpeed":
