@@ -170,6 +170,9 @@ def _identity(spec: TrialSpec) -> str:
     measure = content.pop("measure", {})
     if kept := {key: measure[key] for key in measure if key != "timeout_seconds"}:
         content["measure"] = kept
+    if spec.choices.get("sharding", "none") != "none":
+        # The axis offload has the same settings for one GPU, so that only the choices differ.
+        content["sharding"] = [spec.choices["sharding"], spec.choices.get("offload")]
     content["batch"] = [spec.choices.get("micro_batch"), spec.choices.get("accumulation")]
     text = json.dumps(content, sort_keys=True)
     # Among 20,000 trials, two collide in 12 digits with a chance of 1 in a million.

@@ -107,20 +107,10 @@ RULES: Mapping[str, tuple[tuple[str, ...], str]] = {
         "A schedule-free optimizer must be switched to its training mode, which a plain loop does"
         " not do.",
     ),
-    "zero_over_gpus_needs_its_own_stage": (
-        ("shards_no_parameters", "zero3"),
-        "The value of the axis offload needs ZeRO-3, which shards parameters; use sharding: zero3.",
-    ),
-    "torch_sharding_without_deepspeed": (
-        # transformers.Trainer refuses fsdp together with deepspeed.
-        ("fsdp2", "deepspeed"),
-        "FSDP2 and DeepSpeed both shard the states: use the axis offload with sharding: zero1 to "
-        "zero3.",
-    ),
-    "ddp_without_deepspeed": (
-        ("ddp", "deepspeed"),
-        "DeepSpeed's engine takes the place of DDP: use the axis offload with sharding: zero1 to "
-        "zero3.",
+    "offload_on_one_gpu": (
+        ("several_gpus", "one_gpu_engine"),
+        "The axis offload and your own DeepSpeed file are for one GPU here; sharding: zero1 to "
+        "zero3 has DeepSpeed share the states of several.",
     ),
     "plain_loop_without_several_gpus": (
         ("several_gpus", "accelerate"),

@@ -5,6 +5,8 @@ from typing import Any
 
 from jobs.techniques.variant import Axis, Variant, add
 
+ONE_GPU_ENGINE = "one_gpu_engine"
+"""Trait of DeepSpeed's engine where this axis sets it up."""
 _Device = Mapping[str, Any]
 _CPU: _Device = {"device": "cpu", "pin_memory": True}
 _NVME: _Device = {"device": "nvme", "nvme_path": "{nvme}", "pin_memory": True}
@@ -30,7 +32,7 @@ def deepspeed_row(doc: str, config: Mapping[str, Any]) -> Variant:
     stage = zero.get("stage", 0)
     devices = [(zero.get(f"offload_{part}") or {}).get("device") for part in ("optimizer", "param")]
     builds: list[str] = []
-    traits = ["deepspeed"]
+    traits = ["deepspeed", ONE_GPU_ENGINE]
     # With its states, DeepSpeed also moves the optimizer's update to the host, and runs it there.
     if devices[0] in ("cpu", "nvme"):
         builds.append("cpu_adam")

@@ -83,7 +83,7 @@ def test_parent_that_is_stopped_at_its_start_ends_with_its_killed_driver(tmp_pat
 
 def test_folder_of_a_parent_that_had_to_be_killed_is_removed_at_the_end(tmp_path, monkeypatch):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(prewarm, "_gpu_uuids", list)
+    monkeypatch.setattr(prewarm, "_devices", list)
     with prewarm.parents(cpus=1):
         (tmp_path / "orchestrator-slot-killed").mkdir()
     assert list(tmp_path.iterdir()) == []
