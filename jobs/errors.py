@@ -30,6 +30,7 @@ _TEXTS: Mapping[Outcome, tuple[str, ...]] = {
         r"in pin memory thread[\s\S]*out of memory",
         r"DataLoader worker .*killed by signal: Killed",  # the kernel's out-of-memory killer
         r"DataLoader worker .*killed by signal: Bus error",  # /dev/shm, a disk in memory, is full
+        r"shared memory( ?\(shm\)| object)|unable to write to file </torch_",  # so it is here
     ),
     Outcome.OUT_OF_MEMORY: (
         r"^OutOfMemoryError:|(CUDA|HIP) out of memory",  # PyTorch's allocator
