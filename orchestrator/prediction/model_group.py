@@ -141,6 +141,7 @@ class _ModelGroup:
         if "cudnn" in first.kernels:
             outside += self._gpu.cudnn_bytes
         paged: tuple[int, ...] = ()
+        host: tuple[str, ...] = ()
         if spec.settings.deepspeed is None:
             updates = self._updates_of(spec)
             paged = updates.paged
@@ -157,8 +158,9 @@ class _ModelGroup:
 
             # The engine holds weights, gradients and states in buffers of its own.
             engine = zero.ZeroEngine.of(spec, self._step.model)
+            host = engine.host_note(spec, self._step.model)
             if reason := engine.unpredictable(self._step.model):
-                return _unknown(spec, reason)
+                return replace(_unknown(spec, reason), notes=host)
             streams = zero.trial_streams(self._step.model, engine, first, later, spec.accumulation)
             outside += engine.outside_bytes(self._gpu)
         streams = replace(streams, evaluation=self._evaluation_of(spec))
@@ -173,7 +175,8 @@ class _ModelGroup:
             under_deepspeed=spec.settings.deepspeed is not None,
             is_encoder_decoder=bool(self._step.model.config.is_encoder_decoder),
         )
-        return widened(predicted(spec, replayed, self._gpu), spec, first.kernels)
+        prediction = widened(predicted(spec, replayed, self._gpu), spec, first.kernels)
+        return replace(prediction, notes=(*prediction.notes, *host))
 
     def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
         """The peaks of a few equal steps. For rows of unequal length those of an epoch in its own

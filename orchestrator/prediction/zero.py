@@ -13,6 +13,7 @@ from orchestrator.prediction.affine_stream import Allocation, Event, Free, Strea
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FLOAT_BYTES
 from orchestrator.prediction.replay import TrialStreams
+from orchestrator.units import memory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,6 +22,7 @@ class ZeroEngine:
 
     stage: int
     optimizer_on_host: bool
+    weights_on_host: bool = False
     bucket_elements: int
     live_elements: int
     """Most parameters whose gathered weights stage 3 keeps between their uses."""
@@ -38,6 +40,7 @@ class ZeroEngine:
         return cls(
             stage=int(zero.get("stage", 0)),
             optimizer_on_host=(zero.get("offload_optimizer") or {}).get("device") == "cpu",
+            weights_on_host=(zero.get("offload_param") or {}).get("device") == "cpu",
             bucket_elements=int(float(bucket)),
             live_elements=int(float(live)),
         )
@@ -49,6 +52,18 @@ class ZeroEngine:
         return (
             "ZeRO-3 gathers and releases the weights of a model beyond its limit of live parameters"
         )
+
+    def host_note(self, spec: TrialSpec, model: torch.nn.Module) -> tuple[str, ...]:
+        """What the engine keeps in host memory at least, in a sentence; empty if nothing."""
+        # In 32 bits: weights, gradients and two moments. Offloaded weights are in 16 bits.
+        needed = 4 * FLOAT_BYTES * _elements(_trained(model)) * self.optimizer_on_host
+        needed += 2 * _elements(model.parameters()) * self.weights_on_host
+        if not needed:
+            return ()
+        given = spec.needs.host_bytes
+        lacks = f", more than resources.host_memory ({memory(given)})" if 0 < given < needed else ""
+        where = f"offload {spec.choices.get('offload', 'deepspeed')}"
+        return (f"{where}: at least {memory(needed)} of host memory{lacks}",)
 
     def outside_bytes(self, gpu: Gpu) -> int:
         """Memory of the communicator and the engine's own context, outside the allocator."""
