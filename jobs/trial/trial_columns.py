@@ -31,6 +31,11 @@ def _upkeep_columns(name: str, action: str) -> tuple[Column, ...]:
 
 
 COLUMNS = (
+    Column.nbytes(
+        "epoch_growth_bytes",
+        "Memory of the GPU that an epoch of rows of unequal length is forecast to take beyond "
+        "this trial's steps; part of the memory that budgets compare",
+    ),
     Column.nbytes("oom_requested_bytes", "Size of the allocation that ran out of memory"),
     Column.seconds(
         "setup_seconds",

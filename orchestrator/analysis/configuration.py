@@ -183,7 +183,7 @@ def memory_column(rows: Sequence[Row]) -> str:
 
 
 def whole_memory(row: Row, column: str) -> float:
-    """The memory by ``column`` with what was measured beside the training, such as an evaluation.
+    """The memory by ``column`` with what else a training takes: an evaluation, a whole epoch.
 
     The whole GPU's peak is assumed to grow as much as the memory that the allocator reserves.
     """
@@ -193,12 +193,21 @@ def whole_memory(row: Row, column: str) -> float:
         return max(memory, *(row.get(f"peak_{action}_host_bytes") or 0.0 for action in actions))
     kind = "reserved" if column == "device_peak_bytes" else "allocated"
     training = row.get(f"peak_{kind}_bytes")
+    growths = [row.get("epoch_growth_bytes") or 0.0 if column == "device_peak_bytes" else 0.0]
     for action in actions:
         peak = row.get(f"peak_{action}_{kind}_bytes")
         if peak is not None and training is not None:
             # An action that needs more than the training raises the peak by the difference.
-            memory = max(memory, float(row[column]) + peak - training)
-    return memory
+            growths.append(peak - training)
+    return memory + max(growths)
+
+
+def gpu_memory(row: Row) -> float:
+    """The whole memory of a trial's GPU, by NVML's peak if it is known; 0 without any."""
+    for column in ("device_peak_bytes", "peak_allocated_bytes"):
+        if row.get(column):
+            return whole_memory(row, column)
+    return 0.0
 
 
 def _combined(

@@ -130,9 +130,11 @@ def recipe_name(results: EnvironmentResults, recipe: TrainingRecipe) -> str:
 
 def memory_meaning(results: EnvironmentResults) -> str:
     """What an environment's memory figures measure, and what they leave out."""
-    rows = (own.row for own in results.configurations)
+    rows = [own.row for own in results.configurations]
     evaluates = any(row.get("evaluate_seconds") is not None for row in rows)
     parts = "evaluation and checkpoint included" if evaluates else "the training alone"
+    if any(row.get("epoch_growth_bytes") is not None for row in rows):
+        parts += ", of a whole epoch, as forecast from a few steps"
     return f"{MEMORY_MEANS[results.memory_column]}; {parts}"
 
 

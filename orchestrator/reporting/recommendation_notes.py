@@ -21,6 +21,11 @@ def notes(results: EnvironmentResults, candidate: Offer) -> list[str]:
     if candidate.configuration.training_recipe != results.recipe:
         recipe = recipe_label(candidate.configuration.training_recipe)
         sentences.append(f"other training recipe than the baseline: {recipe}")
+    if growth := candidate.measured.row.get("epoch_growth_bytes"):
+        sentences.append(
+            f"memory of a whole epoch: {memory(growth)} more than in the trial's few steps is "
+            "forecast, because segments of one length do not serve the next"
+        )
     sentences += _losses(candidate)
     compared = _gradients(results, candidate)
     sentences += map(gradients.sentence, compared)
@@ -36,8 +41,8 @@ def notes(results: EnvironmentResults, candidate: Offer) -> list[str]:
 def _gradients(results: EnvironmentResults, candidate: Offer) -> list[GradientResult]:
     """What was compared of configurations whose gradients the same code computes."""
     code = same_code(candidate.measured)
-    alike = (own for own in results.configurations if same_code(own) == code)
-    found = (results.gradient_results.get(trial) for own in alike for trial in own.trial_ids)
+    same = (own for own in results.configurations if same_code(own) == code)
+    found = (results.gradient_results.get(trial) for own in same for trial in own.trial_ids)
     return [result for result in found if result is not None]
 
 

@@ -14,6 +14,7 @@ run_lock.py               the lock of a run folder during a run
 observers/                progress in the terminal, log.jsonl, Prometheus, loggers
 watch.py                  a sweep's progress in another terminal, read from its folder
 background_prediction.py  predicts the trials' memory while a sweep runs
+epoch_forecast.py         the memory of an epoch beyond the few steps of a trial
 nodes.py                  the nodes of a cluster, and what a trial reserves on them
 gpu_screening.py          finds slow GPUs before a sweep
 examination.py            the doctor's checks of a machine or a cluster

@@ -41,7 +41,7 @@ class BackgroundPredictor(ExitStack, Observer):
         with every prediction; a trial that cannot be predicted gets no entry. ``gpu_model`` is the
         name that NVML gives."""
         predicted: dict[str, float] = {}
-        self._requests.append((choose, load_gpu(_constants_of(gpu_model)), predicted))
+        self._requests.append((choose, load_gpu(constants_of(gpu_model)), predicted))
         return predicted
 
     def started(self, spec: TrialSpec) -> None:
@@ -53,7 +53,7 @@ class BackgroundPredictor(ExitStack, Observer):
             # At most a quarter of the cores, because trials on this host need the others. Spawned,
             # not forked, because the driver has threads.
             context = multiprocessing.get_context("spawn")
-            pool = context.Pool(max(1, cores() // 4), _prepare_worker)
+            pool = context.Pool(max(1, cores() // 4), prepare_worker)
         except OSError as error:  # the limit of processes is reached
             _log_failure(error)
             return
@@ -96,7 +96,8 @@ class BackgroundPredictor(ExitStack, Observer):
             _log_failure(error)
 
 
-def _constants_of(gpu_model: str) -> str:
+def constants_of(gpu_model: str) -> str:
+    """The known GPU whose constants stand for those of the GPU with this name."""
     words = gpu_model.lower().split()
     return next((name for name in known_gpus() if name in words), _DEFAULT_GPU)
 
@@ -105,7 +106,8 @@ def _log_failure(error: BaseException) -> None:
     logging.getLogger(__name__).warning("some trials' memory is not predicted: %s", error)
 
 
-def _prepare_worker() -> None:
+def prepare_worker() -> None:
+    """Keep a process that predicts from using a GPU, and from competing with trials."""
     # A library could create a context on a GPU, which would count as a trial's memory.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.nice(19)

@@ -13,6 +13,7 @@ from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.cluster import prepare, run_trials
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.early_start import Start
+from orchestrator.running.epoch_forecast import EpochForecasts
 from orchestrator.running.gpu_screening import Screening
 from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.observers import Observer
@@ -94,8 +95,13 @@ def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFol
     loggers = logger_observers(work.config.loggers, folder, work.config.name, work.axes)
     stream = sys.stderr if options.as_json else sys.stdout
     progress = Progress(work.planned, work.axes, stream=stream)
+    forecasts = EpochForecasts(next(iter(hardware.values()), "") if cluster.gpus else "")
     session = Session(
-        work.search, folder, [progress, *work.observers, *loggers], time_budget_seconds=budget
+        work.search,
+        folder,
+        [progress, *work.observers, *loggers, forecasts],
+        time_budget_seconds=budget,
+        complete=forecasts.completed,
     )
     for line in (work.headline, *screening.notes, *_opening_lines(work, cluster, folder, budget)):
         progress.print(line)
@@ -106,7 +112,8 @@ def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFol
     # The records of combinations that cannot run are written before the first trial.
     for record in work.ruled_out:
         folder.write(record)
-    _run_to_end(session, work, cluster, folder, _described(work, screening, earlier))
+    with forecasts:
+        _run_to_end(session, work, cluster, folder, _described(work, screening, earlier))
     return session
 
 

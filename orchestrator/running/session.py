@@ -31,11 +31,14 @@ class Session:
         observers: Sequence[Observer] = (),
         *,
         time_budget_seconds: float | None = None,
+        complete: Callable[[TrialRecord], TrialRecord] = lambda record: record,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """``complete`` adds to a record what its trial could not know."""
         self.search = search
         self._folder = folder
         self._observers = tuple(observers)
+        self._complete = complete
         self._clock = clock
         self._ends_at = math.inf if time_budget_seconds is None else clock() + time_budget_seconds
         self.close_reason: CloseReason | None = None
@@ -124,7 +127,7 @@ class Session:
         """Take the record of a trial that was started."""
         self._dispatched.pop(record.trial_id, None)
         allowed_seconds = self._allowed_seconds.pop(record.trial_id, math.inf)
-        record = with_limit_rule(record, allowed_seconds)
+        record = self._complete(with_limit_rule(record, allowed_seconds))
         try:
             record = self._folder.write(record)
         except RunFolderError as error:

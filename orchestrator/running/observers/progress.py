@@ -10,6 +10,7 @@ from typing import TextIO
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Purpose, TrialSpec
 from jobs.techniques.sample_kind import Workload, workload_of
+from orchestrator.analysis.configuration import gpu_memory
 from orchestrator.labels import trial_label
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.terminal.shortening import shortened
@@ -142,6 +143,7 @@ def _result(record: TrialRecord) -> str:
     if record.outcome is not Outcome.OK:
         return shortened(record.reason, _REASON_CHARACTERS)
     measured = record.measurements
-    peak = measured.get("device_peak_bytes")  # None without a GPU
-    peak = measured.get("peak_allocated_bytes") if peak is None else peak
-    return f"{number(_speed(record))} samples/s  {memory(peak)}  ({record.slot_seconds:.1f} s)"
+    size = memory(gpu_memory(measured))
+    if measured.get("epoch_growth_bytes"):
+        size += " in an epoch"
+    return f"{number(_speed(record))} samples/s  {size}  ({record.slot_seconds:.1f} s)"

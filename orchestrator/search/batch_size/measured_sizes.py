@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.batch_size import OUT_OF_MEMORY, BatchMeasurement, margin_bytes
+from orchestrator.analysis.configuration import gpu_memory
 from orchestrator.analysis.repeatability import UNKNOWN_ERROR, speed_error
 
 FAILED_BY_ITS_SIZE = (Outcome.OK, *OUT_OF_MEMORY, Outcome.CRASHED)
@@ -69,7 +70,7 @@ def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
     error = UNKNOWN_ERROR
     # A trial that failed measured only a part of a training: its figures do not count.
     if record.outcome is Outcome.OK:
-        memory = measured.get("device_peak_bytes") or measured.get("peak_allocated_bytes")
+        memory = int(gpu_memory(measured)) or None
         speed = measured.get("samples_per_second")
     if speed:
         gpu_model = record.environment.get("gpu_model")

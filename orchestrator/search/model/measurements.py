@@ -8,6 +8,7 @@ from typing import Any
 
 from jobs.record import Outcome, TrialRecord
 from jobs.steady_state import GPU_BOUND, launch_bound_share
+from orchestrator.analysis.configuration import gpu_memory
 from orchestrator.search.model.performance_model import Branch
 
 
@@ -68,7 +69,7 @@ def measurement_of(records: Iterable[TrialRecord]) -> Measurement | None:
     host_bound_shares = [figures.get("host_bound_share") for figures in listed]
     return Measurement(
         # Memory repeats almost to the byte, so the largest counts. Speeds have outliers.
-        memory_bytes=max(_memory_bytes(figures) for figures in listed),
+        memory_bytes=max(gpu_memory(figures) for figures in listed),
         samples_per_second=statistics.median(figures["samples_per_second"] for figures in listed),
         trial_id=repeats[0].trial_id,
         speed_ci95=max(_speed_ci95(figures) for figures in listed),
@@ -81,13 +82,9 @@ def measurement_of(records: Iterable[TrialRecord]) -> Measurement | None:
 
 def _is_measured(record: TrialRecord) -> bool:
     speed = record.measurements.get("samples_per_second") or 0.0
-    figures = (speed, _memory_bytes(record.measurements))
+    figures = (speed, gpu_memory(record.measurements))
     is_positive = all(math.isfinite(figure) and figure > 0 for figure in figures)
     return record.outcome is Outcome.OK and is_positive
-
-
-def _memory_bytes(figures: Mapping[str, Any]) -> float:
-    return float(figures.get("device_peak_bytes") or figures.get("peak_allocated_bytes") or 0.0)
 
 
 def _speed_ci95(figures: Mapping[str, Any]) -> float:

@@ -1,0 +1,47 @@
+"""The memory of a whole epoch is added to a trial of a few steps on rows of unequal length."""
+
+from dataclasses import replace
+
+import pytest
+
+from jobs.spec import DataSpec, RowLengthDistribution, SyntheticData
+from orchestrator.analysis.configuration import gpu_memory
+from orchestrator.prediction.prediction import Prediction, figure
+from orchestrator.running import epoch_forecast
+from orchestrator.running.epoch_forecast import EpochForecasts
+from tests.support.records import make_record
+
+UNEQUAL = SyntheticData(lengths=RowLengthDistribution(distribution="uniform", mean=20))
+
+
+def predicted(specs, gpu):
+    """A forecast of another process; the workers import it by name."""
+    device, trial_device = (figure(size, below=0, above=0) for size in (70_000, 58_000))
+    return [Prediction(trial_id="", choices={}, device=device, trial_device=trial_device)]
+
+
+def broken(specs, gpu):
+    raise NotImplementedError
+
+
+@pytest.mark.parametrize(
+    ("data", "steps", "gpu", "forecast", "growth"),
+    [
+        (UNEQUAL, 5, "NVIDIA H100 80GB HBM3", predicted, 12_000),
+        (UNEQUAL, 5, "NVIDIA H100 80GB HBM3", broken, None),
+        (SyntheticData(), 5, "NVIDIA H100 80GB HBM3", predicted, None),
+        (UNEQUAL, None, "NVIDIA H100 80GB HBM3", predicted, None),
+        (UNEQUAL, 5, "", predicted, None),
+    ],
+    ids=["grows", "no forecast", "equal rows", "a whole epoch", "no GPU"],
+)
+def test_growth_of_an_epoch(monkeypatch, data, steps, gpu, forecast, growth):
+    monkeypatch.setattr(epoch_forecast, "predict", forecast)
+    record = make_record(measurements={"device_peak_bytes": 60_000})
+    spec = replace(record.spec, data=DataSpec(synthetic=data))
+    record = replace(record, spec=replace(spec, measure=replace(spec.measure, steps=steps)))
+    with EpochForecasts(gpu) as forecasts:
+        forecasts.started(record.spec)
+        completed = forecasts.completed(record)
+    assert completed.measurements.get("epoch_growth_bytes") == growth
+    assert gpu_memory(completed.measurements) == 60_000 + (growth or 0)
