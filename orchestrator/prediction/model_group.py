@@ -32,6 +32,10 @@ if TYPE_CHECKING:
 
 UPDATE_ARGUMENTS = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
 """Training arguments of the optimizer's step."""
+_LONGEST_STANDS_FOR_ALL = (
+    "rows of unequal length under DeepSpeed: the longest batch stands for all, so what their "
+    "fragmentation adds is left out"
+)
 _ORDERS = 3
 """Orders of an epoch's rows that are replayed: memory is fragmented in another way by each."""
 MicroBatches = tuple[Stream, Stream | None]
@@ -141,7 +145,7 @@ class _ModelGroup:
         if "cudnn" in first.kernels:
             outside += self._gpu.cudnn_bytes
         paged: tuple[int, ...] = ()
-        host: tuple[str, ...] = ()
+        notes: tuple[str, ...] = ()
         if spec.settings.deepspeed is None:
             updates = self._updates_of(spec)
             paged = updates.paged
@@ -158,11 +162,13 @@ class _ModelGroup:
 
             # The engine holds weights, gradients and states in buffers of its own.
             engine = zero.ZeroEngine.of(spec, self._step.model)
-            host = engine.host_note(spec, self._step.model)
+            notes = engine.host_note(spec, self._step.model)
             if reason := engine.unpredictable(self._step.model):
-                return replace(_unknown(spec, reason), notes=host)
+                return replace(_unknown(spec, reason), notes=notes)
             streams = zero.trial_streams(self._step.model, engine, first, later, spec.accumulation)
             outside += engine.outside_bytes(self._gpu)
+            if self._step.batches.lengths is not None:
+                notes = (*notes, _LONGEST_STANDS_FOR_ALL)
         streams = replace(streams, evaluation=self._evaluation_of(spec))
         own, *others = self._replays(spec, streams)
         replayed = Replayed(
@@ -176,7 +182,7 @@ class _ModelGroup:
             is_encoder_decoder=bool(self._step.model.config.is_encoder_decoder),
         )
         prediction = widened(predicted(spec, replayed, self._gpu), spec, first.kernels)
-        return replace(prediction, notes=(*prediction.notes, *host))
+        return replace(prediction, notes=(*prediction.notes, *notes))
 
     def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
         """The peaks of a few equal steps. For rows of unequal length those of an epoch in its own

@@ -21,7 +21,7 @@ LOOP = Axis(
         ),
         "accelerate": Variant(
             doc="A plain PyTorch loop through accelerate.Accelerator, without clipping, "
-            "learning-rate schedule and logging",
+            "learning-rate schedule and logging; rows come in another order than the Trainer's",
             hooks={"loop": Hook("accelerate_loop")},
             traits=("accelerate",),
         ),
