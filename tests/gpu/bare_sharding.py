@@ -1,6 +1,6 @@
 """Trains the decoder of configs/two_gpus.yaml by hand, with nothing of this project.
 
-torchrun --nproc-per-node 2 -m tests.gpu.bare_sharding CASE [--tiny]
+torchrun --standalone --nproc-per-node 2 -m tests.gpu.bare_sharding CASE [--tiny]
 
 A case is how the GPUs share the states. The last line printed, by rank 0, is a JSON object: the
 peaks of all ranks, and the throughput of all together. ``--tiny`` is for a CPU.

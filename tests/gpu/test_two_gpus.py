@@ -29,11 +29,12 @@ def ours(slot) -> Callable[[str], Figures]:
 
 @functools.cache
 def bare(case: str) -> Figures:
-    ranks = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node")
-    count = "1" if case == "none" else "2"
+    ranks = ("torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m")
     # A process that sees two GPUs would use DataParallel.
-    visible = {"CUDA_VISIBLE_DEVICES": "0"} if case == "none" else {}
-    output = run_here(*ranks, count, "-m", "tests.gpu.bare_sharding", case, **visible)
+    alone = case == "none"
+    visible = {"CUDA_VISIBLE_DEVICES": "0"} if alone else {}
+    command = ("-m", *(() if alone else ranks), "tests.gpu.bare_sharding", case)
+    output = run_here(*command, **visible)
     figures: Figures = json.loads(output.splitlines()[-1])
     print(figures)
     return figures
