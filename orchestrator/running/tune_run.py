@@ -13,7 +13,7 @@ from orchestrator.planning.plan import Plan
 from orchestrator.planning.search_options import TuneOptions
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
-from orchestrator.planning.tune_space.values import DOES_NOT_GO
+from orchestrator.planning.tune_space.values import DOES_NOT_GO, has_equal_rows
 from orchestrator.running.early_start import Start
 from orchestrator.running.ray_address import is_elsewhere
 from orchestrator.running.sweep_run import SweepEnd, run_sweep
@@ -21,6 +21,8 @@ from orchestrator.running.sweep_run import SweepEnd, run_sweep
 SEARCH_SHARE = 0.75
 """Share of the GPU time for the search. The rest is for follow-ups, which verify its picks. A
 compiled pick is compiled again for its cap check, mostly from the cache of its first trial."""
+SEARCH_SHARE_OF_UNEQUAL_ROWS = 0.6
+"""The same where rows are of unequal length, because the gain is measured in rounds there."""
 
 
 def space_of(
@@ -39,7 +41,8 @@ def space_of(
         return (needs_gpu and not has_gpu) or is_unmet
 
     space = tune_space(config, goal, has_gpu=has_gpu, is_missing=is_missing)
-    search_seconds = gpu_seconds * SEARCH_SHARE
+    is_equal = has_equal_rows(config)
+    search_seconds = gpu_seconds * (SEARCH_SHARE if is_equal else SEARCH_SHARE_OF_UNEQUAL_ROWS)
     search = TuneOptions(
         any_recipe=goal.recipe != "own",
         slot_seconds=search_seconds,

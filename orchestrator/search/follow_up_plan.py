@@ -51,16 +51,17 @@ class FollowUpPlan:
         checked = [*_picked(pick), *self._longest(pick.budget_bytes)]
         return [under_cap(record, pick.budget_bytes) for record in self._records_of(checked)]
 
-    def gain_rounds(self, pick: BudgetPick) -> list[TrialSpec]:
-        """All rounds of trials that compare the baseline with a budget's picks, where its rows are
-        of unequal length and it fits, too."""
+    def gain_rounds(self, pick: BudgetPick) -> list[list[TrialSpec]]:
+        """For each of a budget's picks, all rounds of trials that compare it with the baseline;
+        none unless rows are of unequal length and the baseline fits, too."""
         baseline = self.results.baseline
         own = next((each for each in self.results.configurations if each.choices == baseline), None)
         if own is None or own.memory_bytes > pick.budget_bytes:
             return []
-        is_ragged = own.row.get("longest_row_tokens") is not None
-        compared = self._records_of([own, *_picked(pick)])
-        return tie_break(compared, self.policy.gain_rounds) if is_ragged else []
+        if own.row.get("longest_row_tokens") is None:
+            return []
+        rounds = self.policy.gain_rounds
+        return [tie_break(self._records_of([own, each]), rounds) for each in _picked(pick)]
 
     def gradient_checks(self) -> list[TrialSpec]:
         """Trials that compare gradients, for budgets' picks with techniques not compared yet.

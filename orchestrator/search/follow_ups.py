@@ -143,7 +143,7 @@ class FollowUps(Search):
                     yield [check], 0.0
         # Wait while a check is running: it may change a pick, and picks come first.
         last = (Purpose.GRADIENTS, Purpose.PROFILE)
-        gains = [plan.gain_rounds(pick) for pick in plan.picks]
+        gains = [rounds for pick in plan.picks for rounds in plan.gain_rounds(pick)]
         of_gains = {trial.trial_id for trial in itertools.chain.from_iterable(gains)}
         running = self._outstanding.values()
         if all(own.purpose in last or own.trial_id in of_gains for own in running):

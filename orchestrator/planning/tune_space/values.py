@@ -110,7 +110,7 @@ def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) 
     if not same_workload(TrainingRecipe.of({axis: value}), TrainingRecipe.of({axis: own})):
         return "trains on other rows, so its speed is that of another workload"
     for_unequal = policy.FOR_UNEQUAL_ROWS.get(axis, {})
-    if (reason := for_unequal.get(value) or for_unequal.get("*")) and _has_equal_rows(config):
+    if (reason := for_unequal.get(value) or for_unequal.get("*")) and has_equal_rows(config):
         return reason
     choices = {**config.baseline, axis: value}
     spec = trial_spec(choices, config, has_gpu=has_gpu)
@@ -139,6 +139,7 @@ def _missing_in_words(variant: Variant, is_missing: IsMissing) -> str:
     return f"needs {what}, which this machine lacks" if missing else ""
 
 
-def _has_equal_rows(config: SweepConfig) -> bool:
+def has_equal_rows(config: SweepConfig) -> bool:
+    """Whether all rows are surely equally long, and have no padding."""
     synthetic = config.data.synthetic
     return synthetic is not None and synthetic.lengths is None and not synthetic.padding
