@@ -138,18 +138,7 @@ def export_candidate(
     if results is None:
         raise NotExportableError("the candidate is not of this run")
     _refuse_wrong_losses(dataset, candidate.configuration)
-    row = candidate.measured.row
-    spec, is_checked = source_trial(dataset, row)
-    warnings = notes(results, candidate)
-    if not is_checked:
-        warnings.append(
-            f"rebuilt from the table: this version would run trial {row['trial_id']} as "
-            f"{spec.trial_id}. Techniques or settings have changed since; compare the files "
-            "with what you know of the run"
-        )
-    # An inferred candidate has another accumulation or micro-batch than its measured row.
-    if candidate.is_inferred:
-        spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
+    spec, warnings = _source(dataset, results, candidate)
     own = dataset.run.config.get("left_aside", {})
     own = own if isinstance(own, Mapping) else {}
     label = dataset.label(candidate.configuration.choices)
@@ -162,7 +151,7 @@ def export_candidate(
         _with_own_seed(spec, own),
         folder,
         copies=copies,
-        label=f"{label} (trial {row['trial_id']})",
+        label=f"{label} (trial {candidate.measured.row['trial_id']})",
         epochs=epochs or _own_epochs(own),
         peak_bytes=_peak_bytes(candidate),
         measured=_measured(candidate.measured, results, packages(spec)),
@@ -170,6 +159,25 @@ def export_candidate(
         versions=results.environment,
         force=force,
     )
+
+
+def _source(
+    dataset: Dataset, results: EnvironmentResults, candidate: Offer
+) -> tuple[TrialSpec, list[str]]:
+    """The trial to train as, and what to know about it."""
+    row = candidate.measured.row
+    spec, is_checked = source_trial(dataset, row)
+    warnings = notes(results, candidate)
+    if not is_checked:
+        warnings.append(
+            f"rebuilt from the table: this version would run trial {row['trial_id']} as "
+            f"{spec.trial_id}. Techniques or settings have changed since; compare the files "
+            "with what you know of the run"
+        )
+    # An inferred candidate has another accumulation or micro-batch than its measured row.
+    if candidate.is_inferred:
+        spec = arguments.with_batch(spec, candidate.micro_batch, candidate.accumulation)
+    return spec, warnings
 
 
 def _about_own_file(name: str, changed: ChangedFile) -> Iterator[str]:

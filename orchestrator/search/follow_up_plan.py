@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from jobs.record import TrialRecord
 from jobs.spec import FollowUp, MemoryCap, Purpose, TrialSpec
@@ -136,10 +137,14 @@ def tie_break(records: Sequence[TrialRecord], rounds: int) -> list[TrialSpec]:
 def under_cap(record: TrialRecord, budget_bytes: int) -> TrialSpec:
     """Repeat a configuration with the memory of its GPU capped to a budget."""
     cap = MemoryCap(device_bytes=budget_bytes, non_allocator_bytes=_non_allocator_bytes(record))
+    return _repeated(record, Purpose.CAP_CHECK, memory_cap=cap)
+
+
+def _repeated(record: TrialRecord, purpose: Purpose, **measure: Any) -> TrialSpec:
     return replace(
         record.spec,
-        measure=replace(record.spec.measure, memory_cap=cap),
-        follow_up=FollowUp(follows_trial=record.trial_id, purpose=Purpose.CAP_CHECK),
+        measure=replace(record.spec.measure, **measure),
+        follow_up=FollowUp(follows_trial=record.trial_id, purpose=purpose),
     )
 
 
@@ -152,28 +157,18 @@ def _non_allocator_bytes(record: TrialRecord) -> int:
 
 def profiled(record: TrialRecord) -> TrialSpec:
     """Repeat a configuration with a profile. One counted step is enough: its speed is known."""
-    return replace(
-        record.spec,
-        measure=replace(record.spec.measure, steps=1, profile=True),
-        follow_up=FollowUp(follows_trial=record.trial_id, purpose=Purpose.PROFILE),
-    )
+    return _repeated(record, Purpose.PROFILE, steps=1, profile=True)
 
 
 def with_gradients(record: TrialRecord) -> TrialSpec:
     """Repeat a configuration for one step, and compare its gradients with a reference."""
-    settings = record.spec.settings
-    if record.spec.accumulation > 2:
-        # Two micro-batches show how they are weighted, and the reference takes each several times.
-        two = {**settings.training_arguments, "gradient_accumulation_steps": 2}
-        settings = replace(settings, training_arguments=two)
-    return replace(
-        record.spec,
-        settings=settings,
-        measure=replace(
-            record.spec.measure, steps=1, profile=False, evaluate_and_save=False, gradients=True
-        ),
-        follow_up=FollowUp(follows_trial=record.trial_id, purpose=Purpose.GRADIENTS),
-    )
+    alone = {"steps": 1, "profile": False, "evaluate_and_save": False, "gradients": True}
+    spec = _repeated(record, Purpose.GRADIENTS, **alone)
+    # Two micro-batches show how they are weighted, and the reference takes each several times.
+    two = {**spec.settings.training_arguments, "gradient_accumulation_steps": 2}
+    if spec.accumulation > 2:
+        spec = replace(spec, settings=replace(spec.settings, training_arguments=two))
+    return spec
 
 
 def compared_trials(spec: TrialSpec) -> tuple[str, ...]:

@@ -96,14 +96,12 @@ def translate(
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
     document = configuration(facts, shape) if shape else {}
-    defaults = {fact: value for fact, value in assumed.items() if fact not in stated}
-    entries = [*(entry for entry, _ in read), *_by_default(defaults)]
-    entries = [finished(entry, facts, shape, document) for entry in entries]
+    entries = [entry for entry, _ in read]
+    entries += [_default(fact, value) for fact, value in assumed.items() if fact not in stated]
+    done = [finished(entry, facts, shape, document) for entry in entries]
     return Translation(
         dialects=tuple(dialect.name for dialect, _ in files),
-        entries=tuple(
-            one for one in entries if one.taken is not None or one.verdict != Verdict.DEFAULT
-        ),
+        entries=tuple(own for own in done if (own.taken, own.verdict) != (None, Verdict.DEFAULT)),
         document=document,
         facts=facts,
         missing="" if shape else _what_is_missing(facts),
@@ -120,11 +118,9 @@ def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return complete
 
 
-def _by_default(assumed: Mapping[str, Any]) -> Iterator[Entry]:
+def _default(fact: str, value: Any) -> Entry:
     """What a trainer does where no key says anything."""
-    for fact, value in assumed.items():
-        ours = vocabulary.ours(fact)
-        yield Entry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=ours)
+    return Entry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=vocabulary.ours(fact))
 
 
 def _shape(facts: Mapping[str, Any]) -> models.Shape | None:

@@ -14,6 +14,7 @@ from orchestrator.analysis.gain_over_default import Defaults
 from orchestrator.analysis.objectives import OBJECTIVES, Objective
 from orchestrator.analysis.recommendation import Constraints
 from orchestrator.analysis.recommendation.offers import Offer
+from orchestrator.analysis.recommendation.ranking import Ranking
 from orchestrator.reporting.configurations import recipe_name
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.sections.headline import comparison, headline
@@ -56,15 +57,7 @@ def decisions(
     room = max(1, limit // len(results.configurations))
     for query in itertools.islice(_queries(results), room):
         listed = steps[key_of(query, recipes)] = []
-        objective, batch, recipe = query
-        constraints = Constraints(
-            effective_batch=batch,
-            all_recipes=recipe is None,
-            objective=OBJECTIVES[objective],
-            price_per_hour=_ANY_PRICE,
-        )
-        ranking = results.rankings.under(constraints, recipe)
-        for step in ranking.decision_steps():
+        for step in _ranking(results, query).decision_steps():
             # Rankings keep their candidates, so each is known by its identity.
             if id(step.candidate) not in number_of:
                 decision = plain_decision(dataset, results, step.candidate, defaults)
@@ -73,6 +66,17 @@ def decisions(
                 number_of[id(step.candidate)] = numbers.setdefault(text, len(numbers))
             listed.append((step.least_bytes, number_of[id(step.candidate)]))
     return {"steps": steps, "candidates": list(map(json.loads, numbers))}
+
+
+def _ranking(results: EnvironmentResults, query: Query) -> Ranking:
+    objective, batch, recipe = query
+    constraints = Constraints(
+        effective_batch=batch,
+        all_recipes=recipe is None,
+        objective=OBJECTIVES[objective],
+        price_per_hour=_ANY_PRICE,
+    )
+    return results.rankings.under(constraints, recipe)
 
 
 def decision_at(

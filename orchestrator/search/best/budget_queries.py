@@ -168,20 +168,19 @@ class _Deciding:
         can_gain = (gains > 0) & can_run
         left = self._seconds_left(seconds)
         is_worth_measuring = can_gain & (seconds <= left)
+        rules = self._rules(np.max([assessment.fits for assessment in assessments], axis=0))
+        rules[can_gain & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
         # The open repeats of a measured candidate run first.
         repeats = [index for index in state.measured if self.is_open[index]]
         most_valuable = most_per_second(values, gains, seconds, is_worth_measuring)
         chosen = next(iter(repeats), most_valuable)
         is_worth_measuring[repeats] = True
-        # Without a next trial, no one asks for the time that it may take.
-        allowed = self.stopping.allowed_seconds(float(expected[chosen or 0]), left)
-        rules = self._rules(np.max([assessment.fits for assessment in assessments], axis=0))
-        rules[can_gain & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
         return Decisions(
             next=chosen,
             skipped=self._skipped(rules, is_worth_measuring),
             results=tuple(assessment.result for assessment in assessments),
-            allowed_seconds=allowed,
+            # Without a next trial, no one asks for the time that it may take.
+            allowed_seconds=self.stopping.allowed_seconds(float(expected[chosen or 0]), left),
         )
 
     def _seconds_left(self, seconds: Array) -> float:
