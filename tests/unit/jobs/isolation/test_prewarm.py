@@ -87,3 +87,10 @@ def test_folder_of_a_parent_that_had_to_be_killed_is_removed_at_the_end(tmp_path
     with prewarm.parents(cpus=1):
         (tmp_path / "orchestrator-slot-killed").mkdir()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_no_parent_is_started_where_the_environment_names_waiting_ones(tmp_path, monkeypatch):
+    monkeypatch.setenv(prewarm.FOLDER_VARIABLE, str(tmp_path))
+    with prewarm.parents(cpus=1):
+        assert prewarm.take_over(cpus=1) is None
+    assert os.environ[prewarm.FOLDER_VARIABLE] == str(tmp_path)
