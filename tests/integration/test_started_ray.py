@@ -1,4 +1,4 @@
-"""A sweep whose own Ray is struck ends in a sentence, within a stated time, and leaves nothing."""
+"""A sweep whose own Ray is struck ends in a sentence, and leaves nothing."""
 
 import os
 import signal
@@ -60,14 +60,17 @@ def await_record(driver: psutil.Popen, folder: Path) -> None:
         time.sleep(0.1)
 
 
-def must_end_in(driver: psutil.Popen, sentence: str, *, seconds: float) -> None:
-    """The driver ends in time with this sentence last, and none of its processes is left."""
+def must_end(driver: psutil.Popen, sentence: str) -> None:
+    """The driver ends with this sentence last, and none of its processes is left.
+
+    How long it may take says tests/unit/running/cluster/test_ray_watch.py.
+    """
     started = driver.children(recursive=True)
-    said, _ = driver.communicate(timeout=seconds)
+    said, _ = driver.communicate()
     assert driver.returncode == 1, said
     assert sentence in said
     assert "Traceback" not in said
-    _, alive = psutil.wait_procs(started, timeout=10)
+    _, alive = psutil.wait_procs(started, timeout=60)
     assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
 
 
@@ -81,7 +84,7 @@ def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("short_patience")
 def test_gcs_killed_while_ray_starts_is_a_sentence(driver):
     victim(driver, "gcs_server").kill()
-    must_end_in(driver, "Ray could not be started here: ", seconds=100)
+    must_end(driver, "Ray could not be started here: ")
 
 
 def test_driver_killed_while_ray_starts_leaves_nothing(driver, tmp_path):
@@ -92,7 +95,7 @@ def test_driver_killed_while_ray_starts_leaves_nothing(driver, tmp_path):
         agent.suspend()  # while they start, Ray's agents end late; now they never do
     started = driver.children(recursive=True)
     driver.kill()
-    said, _ = driver.communicate(timeout=60)
+    said, _ = driver.communicate()
     assert said.endswith("Ray could not be started here: this process ended meanwhile; try again\n")
     _, alive = psutil.wait_procs(started, timeout=60)
     assert alive == []
@@ -103,7 +106,7 @@ def test_driver_killed_while_ray_starts_leaves_nothing(driver, tmp_path):
 def test_raylet_killed_in_mid_run_is_a_sentence_at_once(driver, tmp_path):
     await_record(driver, tmp_path / "run")
     victim(driver, "raylet").kill()
-    must_end_in(driver, "its raylet has ended, and nothing can join it", seconds=30)
+    must_end(driver, "its raylet has ended, and nothing can join it")
     assert RunFolder(tmp_path / "run").records()
 
 
@@ -111,13 +114,13 @@ def test_raylet_killed_in_mid_run_is_a_sentence_at_once(driver, tmp_path):
 def test_head_that_stands_still_is_a_sentence(driver, tmp_path):
     await_record(driver, tmp_path / "run")
     victim(driver, "gcs_server").send_signal(signal.SIGSTOP)
-    must_end_in(driver, "--resume goes on", seconds=90)
+    must_end(driver, "--resume goes on")
 
 
 def test_folder_renamed_in_mid_run_ends_the_sweep(driver, tmp_path):
     await_record(driver, tmp_path / "run")
     (tmp_path / "run").rename(tmp_path / "elsewhere")
-    must_end_in(driver, "was moved, deleted or replaced while this sweep ran", seconds=90)
+    must_end(driver, "was moved, deleted or replaced while this sweep ran")
     assert not (tmp_path / "run").exists()
     assert RunFolder(tmp_path / "elsewhere").records()
 
@@ -135,7 +138,6 @@ def test_no_home_folder_is_a_sentence(tmp_path):
         },
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
     assert done.returncode == 1
@@ -151,7 +153,6 @@ def test_output_with_too_long_a_name_is_a_sentence(tmp_path):
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
         text=True,
-        timeout=120,
         check=False,
     )
     assert done.returncode == 1

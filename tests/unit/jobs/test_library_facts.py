@@ -109,13 +109,11 @@ def _has_torch(process: psutil.Process) -> bool:
 
 def test_counter_of_a_killed_command_ends():
     with subprocess.Popen([sys.executable, "-c", ASK], cwd=Path(__file__).parents[4]) as asker:
-        give_up_at = time.monotonic() + 150.0
         while not (children := psutil.Process(asker.pid).children()) or not _has_torch(children[0]):
             assert asker.poll() is None
-            assert time.monotonic() < give_up_at
             time.sleep(0.05)
         asker.kill()
-    _, alive = psutil.wait_procs(children, timeout=30.0)
+    _, alive = psutil.wait_procs(children, timeout=120.0)
     for process in alive:
         process.kill()
     assert alive == []

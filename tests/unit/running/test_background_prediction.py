@@ -40,12 +40,11 @@ def trials_of(*sizes: int, precision: str = "bf16") -> list[TrialSpec]:
 def test_background_predictions_fill_the_mapping(caplog):
     trials = trials_of(UNKNOWN_BATCH, 2, 3)
     failing = trials_of(FAILING_BATCH, precision="fp32")
-    give_up_at = time.monotonic() + 120
     with BackgroundPredictor(predict_a_byte_per_sample) as predictor:
         nothing = predictor.of(lambda: failing, "")
         predicted = predictor.of(lambda: trials, "NVIDIA H200")
         predictor.started(trials[0])
-        while not (predicted and caplog.messages) and time.monotonic() < give_up_at:
+        while not (predicted and caplog.messages):
             time.sleep(0.01)
     assert predicted == {trial.trial_id: float(trial.micro_batch) for trial in trials[1:]}
     assert nothing == {}

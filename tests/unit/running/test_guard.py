@@ -101,5 +101,5 @@ def test_process_that_does_not_end_is_given_up(monkeypatch):
     ids=["blocks all of Python", "starts", "ends the process", "loses its guard"],
 )
 def test_start_within_a_limit(code, status, out, error):
-    done = python("-c", code, timeout=200)
+    done = python("-c", code)
     assert (done.returncode, done.stdout, done.stderr) == (status, out, error)

@@ -42,7 +42,7 @@ def raylet(ray: StartedRay, tmp_path: Path) -> Iterator[psutil.Process]:
     sleep = shutil.which("sleep")
     assert sleep is not None
     shutil.copy(sleep, program)
-    with subprocess.Popen([program, "60"]) as child:
+    with subprocess.Popen([program, "600"]) as child:
         process = psutil.Process(child.pid)
         while process.name() != "raylet":
             time.sleep(0.01)
@@ -92,18 +92,18 @@ LOST = """
 import subprocess, sys, time
 from orchestrator.running.cluster.ray_watch import watched_start
 with watched_start("none") as ray:
-    child = subprocess.Popen([sys.argv[1], "60"])
-    other = subprocess.Popen(["sleep", "60"])
+    child = subprocess.Popen([sys.argv[1], "600"])
+    other = subprocess.Popen(["sleep", "600"])
     print(other.pid, flush=True)
     ray.is_started = True
     time.sleep(1)
     child.kill()
-    time.sleep(30)
+    time.sleep(250)
 """
 
 
 def test_loss_ends_the_process_with_a_sentence_and_all_it_started(raylet, tmp_path):
-    done = python("-c", LOST, tmp_path / "raylet", timeout=60)
+    done = python("-c", LOST, tmp_path / "raylet")
     assert done.returncode == 1
     assert "was lost: its raylet has ended, and nothing can join it" in done.stderr
     assert "Traceback" not in done.stderr

@@ -132,5 +132,5 @@ def test_stopped_process_is_killed_with_what_it_started():
         assert parent.is_running(), "another process has that number"
         slot_watch.kill_tree(process.pid, ticks)
         process.wait(10)
-        psutil.wait_procs(children, timeout=10)
+        psutil.wait_procs(children, timeout=120)
         assert not children[0].is_running() or children[0].status() == psutil.STATUS_ZOMBIE
