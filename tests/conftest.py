@@ -10,11 +10,14 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 import yaml
 from hypothesis import HealthCheck, settings
 
+from jobs.isolation import prewarm
+from jobs.node.environment import cores
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, Needs, SyntheticData, TrialSpec
 from jobs.techniques import AXES, merge
 from orchestrator.planning import library_facts
@@ -111,8 +114,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 SHARING = {
-    "Ray": ("batch_size", "doctor", "object_stores", "sweep", "tune"),
-    "fork server": ("anatomy", "decoder_techniques", "export", "export_trl", "pages", "techniques"),
+    "Ray": ("batch_size", "doctor", "object_stores", "pages", "sweep", "tune"),
+    "fork server": ("anatomy", "decoder_techniques", "export", "export_trl", "techniques"),
 }
 """What test_NAME.py of tests/integration or tests/docs starts once for a worker -> these names."""
 
@@ -163,20 +166,38 @@ def processes() -> ForkServerContext:
 
 
 @pytest.fixture(scope="session")
-def ray_session() -> Iterator[None]:
+def parents_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where slots of ``ray_session`` look for a waiting parent."""
+    return tmp_path_factory.mktemp("parents")
+
+
+@pytest.fixture(scope="session")
+def ray_session(parents_folder: Path) -> Iterator[None]:
     """A local Ray of two CPUs, started once for all tests of a worker that ask for it."""
     import ray
 
-    ray.init(
-        "local",
-        num_cpus=2,
-        num_gpus=0,
-        include_dashboard=False,
-        log_to_driver=False,
-        configure_logging=False,
-    )
+    with patch.dict(os.environ, {prewarm.FOLDER_VARIABLE: str(parents_folder)}):
+        ray.init(
+            "local",
+            num_cpus=2,
+            num_gpus=0,
+            include_dashboard=False,
+            log_to_driver=False,
+            configure_logging=False,
+        )
     yield
     ray.shutdown()
+
+
+@pytest.fixture
+def ray_with_libraries(
+    ray_session: None, processes: ForkServerContext, parents_folder: Path
+) -> Iterator[None]:
+    """``ray_session``, whose first slot has a parent with the libraries already."""
+    from tests.support.fresh_processes import waiting_parent
+
+    with waiting_parent(processes, parents_folder, cores()):
+        yield
 
 
 def pytest_unconfigure() -> None:

@@ -11,7 +11,7 @@ from orchestrator import batch_size
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import TINY_CONFIG
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_session")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("ray_with_libraries")]
 
 CONFIG = (
     TINY_CONFIG

@@ -68,7 +68,7 @@ def _contents(*roots: Path) -> bytes:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("ray_session")
+@pytest.mark.usefixtures("ray_with_libraries")
 def test_sweep_at_a_uri_is_uploaded_asked_and_resumed_elsewhere(
     tmp_path, bucket, monkeypatch, capfd
 ):

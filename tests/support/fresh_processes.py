@@ -58,6 +58,7 @@ def waiting_parent(
     """While the context lasts, a slot of ``cpus`` cores finds a parent that need not preload by
     these environment variables, unless the machine has a GPU."""
     path = prewarm._socket_path(folder, "", cpus)
+    path.unlink(missing_ok=True)
     reading, writing = context.Pipe(duplex=False)
     parent = context.Process(target=_serve_slot, args=(path, cpus, dict(os.environ), writing))
     parent.start()

@@ -8,6 +8,7 @@ import pytest
 from orchestrator.search.best.gain import (
     Posterior,
     expected_gains,
+    fastest_of,
     most_per_second,
     probability_to_fit,
     remaining_gain,
@@ -155,6 +156,22 @@ def test_gains_without_an_incumbent_rank_by_speed_and_not_by_its_unit():
     assert expected_gains(doubled, None, probability_to_fit(doubled, 1e12), OPEN) == pytest.approx(
         gains
     )
+
+
+def test_no_gain_exceeds_what_the_hosts_time_allows():
+    known = dataclasses.replace(known_posterior(0.0), highest_log_speed=np.array([3, 3.01, 2.9]))
+    gains = expected_gains(known, 0, probability_to_fit(known, 1e12), OPEN)
+    assert gains.tolist() == pytest.approx([0.0, 0.01, 0.0])
+    left = remaining_gain(known, 0, 1e12, gains, probability=0.95, seed=0)
+    assert left.at_most == pytest.approx(np.expm1(0.01), rel=1e-3)
+    assert 0.4 * 0.01 < left.expected < 0.7 * 0.01, "in every other sample there is a gain"
+
+
+def test_fastest_is_of_those_that_need_at_most_the_budget():
+    known = dataclasses.replace(known_posterior(0.0), log_memory=np.array([0.0, 0.1, 0.0]))
+    assert fastest_of(known, [0, 1, 2], 1.0) == 2
+    assert fastest_of(known, [0, 1, 2], 1.2) == 1
+    assert fastest_of(known, [0, 1, 2], 0.9) is None
 
 
 @pytest.mark.parametrize(("incumbent", "at_most"), [(None, np.inf), (0, 0.0)])
