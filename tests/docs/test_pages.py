@@ -159,7 +159,6 @@ def techniques() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("techniques")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=named)
 def test_every_block_of_a_page_runs(page, workspace, processes, tmp_path_factory, monkeypatch):

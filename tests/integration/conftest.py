@@ -18,7 +18,7 @@ from tests.conftest import build_tiny_spec
 from tests.support.browser import headless, is_required
 from tests.support.fresh_processes import AS_MEASURED, figures_of, waiting_parent
 
-TIMEOUT = 240.0
+TIMEOUT = 800.0
 
 
 class Run(Protocol):

@@ -11,7 +11,6 @@ KINDS = ["does not answer any more", "another process on a GPU", "disk is full f
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_no_record_is_lost_missing_or_repeated():
     count = str(len(KINDS))
     command = [sys.executable, "-m", "tests.chaos", "--faults", count, "--seed", "1", "--kinds"]

@@ -1,7 +1,5 @@
 """Runs from a stranger, on every surface: they are shown as text or refused in a sentence."""
 
-import pytest
-
 from tests.hostile.__main__ import campaign
 from tests.hostile.surfaces import judged
 from tests.support.guarded_export import CANARY
@@ -9,7 +7,6 @@ from tests.support.guarded_export import CANARY
 SEEDS = range(1000, 1005)
 
 
-@pytest.mark.timeout(600)
 def test_hostile_runs_are_inert_on_every_surface(tmp_path):
     tallies = campaign(SEEDS, tmp_path)
     assert {surface: tally.wrong for surface, tally in tallies.items() if tally.wrong} == {}

@@ -15,7 +15,7 @@ from orchestrator.storage.run_folder import RunFolder
 from tests.integration.test_sweep import ROOT, command, config_of
 from tests.support import light_parent
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture

@@ -201,7 +201,7 @@ def test_killed_driver_is_resumed(tmp_path):
 
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     again = command(config, folder, "--resume")
-    resumed = subprocess.run(again, env=environment, capture_output=True, timeout=240, **here)
+    resumed = subprocess.run(again, env=environment, capture_output=True, **here)
     assert resumed.returncode == 0, resumed.stderr
     assert "Traceback" not in resumed.stderr
     records, after = RunFolder(folder).records(), written(folder)

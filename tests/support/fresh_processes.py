@@ -35,7 +35,7 @@ TRL = ["trl.trainer.sft_trainer", "trl.trainer.dpo_trainer"]
 OWN_PACKAGES = ("jobs", "orchestrator", "tests")
 AS_MEASURED = ("--synthetic", "--eval_strategy", "no", "--save_strategy", "no")
 """Options of an exported script that trains on what the trial trained on, and nothing else."""
-_LONGEST_SECONDS = 240
+_LONGEST_SECONDS = 800
 
 
 def started() -> ForkServerContext:

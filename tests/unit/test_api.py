@@ -146,7 +146,6 @@ def test_predict_with_an_unknown_id_beside_a_known_one_raises(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("ray_session")
 def test_sweep_returns_the_run_that_it_measured(tmp_path, monkeypatch):
     monkeypatch.setitem(run_trials.__kwdefaults__, "trainable", LightSlotTrainable)

@@ -12,7 +12,6 @@ def test_probe_returns_what_is_printed():
     assert probe([sys.executable, "-c", "print('fit')"], 60.0) == "fit\n"
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.parametrize(
     ("command", "seconds", "error"),
     [
