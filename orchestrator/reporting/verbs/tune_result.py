@@ -3,8 +3,6 @@
 It is stored when the run is published; without the file it is computed when it is read.
 """
 
-import itertools
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from operator import attrgetter
@@ -13,20 +11,14 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from jobs.flags import SHARED
-from jobs.techniques import AXES
-from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Constraints, Offer
 from orchestrator.analysis.recommendation.offers import as_measured
-from orchestrator.analysis.repeatability import difference_error
-from orchestrator.analysis.way import way
-from orchestrator.labels import changed_label
-from orchestrator.planning.tune_space.policy import USUAL
-from orchestrator.planning.tune_space.values import usual_value
 from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import memory_meaning
 from orchestrator.reporting.verbs.recommendation import RecommendationText
 from orchestrator.reporting.verbs.recommendation_json import to_json as recommendation_json
+from orchestrator.reporting.verbs.tune_advance import Advance, advance
 from orchestrator.storage.layout import RESULT
 from orchestrator.storage.regular_file import read_regular
 from orchestrator.storage.run_metadata import UnreadableRunError
@@ -159,11 +151,6 @@ def _results(dataset: Dataset, environment: EnvironmentResults) -> Iterator[Tune
         yield _result(dataset, environment, constraints, found)
 
 
-def fits(memory_bytes: float, budget: int | None) -> bool:
-    """Whether a configuration fits a budget; None: any does."""
-    return budget is None or memory_bytes <= budget
-
-
 def _result(
     dataset: Dataset,
     environment: EnvironmentResults,
@@ -175,10 +162,9 @@ def _result(
     measured = list(map(as_measured, environment.configurations))
     choices = environment.baseline
     user = next((own for own in measured if own.configuration.choices == choices), None)
-    gain: tuple[float | None, float, int] = None, math.inf, 0
-    if best is not None and user is not None and fits(user.memory_bytes, constraints.memory_bytes):
-        gain = _gain(environment, user.configuration, best.configuration)
-    ratio, error95, rounds = gain
+    step = Advance()
+    if best is not None and user is not None:
+        step = advance(environment, user, best, constraints.memory_bytes)
     least = min(measured, key=attrgetter("memory_bytes"), default=None)
     lines = RecommendationText(dataset, environment, recommendation).best()
     return TuneResult(
@@ -191,65 +177,18 @@ def _result(
         runner_up=_plain(dataset, next(iter(recommendation.runners_up), None)),
         user_configuration=_plain(dataset, user),
         least_memory=_plain(dataset, least if best is None else None),
-        changes="" if best is None or user is None else _changes(user, best),
-        differences=() if best is None or user is None else _differences(user, best),
-        steps=() if best is None or user is None else _steps(environment, user, best),
-        gain=ratio,
-        gain_error95=error95 if math.isfinite(error95) else None,
-        gain_rounds=rounds,
-        is_within_chance=_is_within_chance(ratio, error95),
+        changes=step.changes,
+        differences=step.differences,
+        steps=tuple(_named(label, as_measured(own)) for label, own in step.way),
+        gain=step.gain,
+        gain_error95=step.error95,
+        gain_rounds=step.rounds,
+        is_within_chance=step.is_within_chance,
         search=search,
         folder_name=_folder_name(dataset, environment, constraints),
         memory_meaning=memory_meaning(environment),
         recommendation=recommendation_json(dataset, environment, recommendation),
     )
-
-
-def _gain(
-    environment: EnvironmentResults, before: Configuration, after: Configuration
-) -> tuple[float, float, int]:
-    """The ratio of two speeds, half its relative 95 % interval, and the interleaved rounds that it
-    is of; 0 rounds: the search measured both once."""
-    for own in environment.comparisons:
-        if own.reference_id in before.trial_ids and own.trial_id in after.trial_ids:
-            return own.ratio, own.ci95, own.rounds
-    error = difference_error(before.speed_error, after.speed_error)
-    return after.samples_per_second / before.samples_per_second, error.half_width95, 0
-
-
-def _is_within_chance(gain: float | None, error95: float) -> bool:
-    # The interval is that of the logarithm of a ratio. Without one, nothing is said about chance.
-    return gain is not None and math.isfinite(error95) and abs(math.log(gain)) <= error95
-
-
-def _changes(user: Offer, best: Offer) -> str:
-    return changed_label(user.configuration.choices, best.configuration.choices)
-
-
-def _differences(user: Offer, best: Offer) -> tuple[str, ...]:
-    """For each axis of their recipes on which they differ: what the best trains in words."""
-    own, other = user.configuration, best.configuration
-    recipes = own.training_recipe.by_axis, other.training_recipe.by_axis
-    words = []
-    for axis in dict.fromkeys(itertools.chain(*recipes)):
-        value = other.choices.get(axis)
-        if recipes[0].get(axis) == recipes[1].get(axis) or axis not in AXES or value is None:
-            continue
-        is_usual = value == usual_value(axis, own.choices.get(axis, ""))
-        words.append(USUAL[axis].words if is_usual else AXES[axis].variant(value).doc)
-    return tuple(words)
-
-
-def _steps(
-    environment: EnvironmentResults, user: Offer, best: Offer
-) -> tuple[ResultConfiguration, ...]:
-    if not _changes(user, best):
-        return ()
-    found = way(environment.configurations, user.configuration, best.configuration)
-    labels = ["your arguments"]
-    for before, after in itertools.pairwise(found):
-        labels.append(f"+ {changed_label(before.choices, after.choices)}")
-    return tuple(_named(label, as_measured(own)) for label, own in zip(labels, found, strict=True))
 
 
 def _folder_name(

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Mapping
 
 from orchestrator.reporting.sections.search_summary import certainty, counts
 from orchestrator.reporting.terminal.safe_text import visible
-from orchestrator.reporting.verbs.tune_result import TuneResult, TuneResults, fits
+from orchestrator.reporting.verbs.tune_advance import fits
+from orchestrator.reporting.verbs.tune_result import TuneResult, TuneResults
 from orchestrator.units import change, count, error, memory
 
 
