@@ -162,5 +162,6 @@ def _changed_axes(free: Sequence[str], changes: int) -> Iterator[tuple[str, ...]
         alone = policy.ALONE.intersection(axes)
         if len(alone) > 1 and alone != policy.TOGETHER:
             continue
-        if not (alone and policy.NOT_WITH_ALONE.intersection(axes)):
+        kept = policy.NOT_WITH_ALONE.intersection(axes)
+        if not (alone and kept) or (alone, kept) == policy.EXCEPT:
             yield axes

@@ -120,6 +120,9 @@ TOGETHER = frozenset({"adapter", "base"})
 """Axes of ``ALONE`` that are changed together, too: the frozen base is that of an adapter."""
 NOT_WITH_ALONE = frozenset({"compile", "attention", "dataloader", "loop"})
 """Axes that keep the user's value if an axis of ``ALONE`` is changed."""
+EXCEPT = (frozenset({"base"}), frozenset({"compile"}))
+"""Axes of ``ALONE`` and of ``NOT_WITH_ALONE`` that are changed together all the same, if the first
+has the value of ``USUAL``. Otherwise the second result would lack what is fastest in the first."""
 
 WITH_ONE_OTHER: Mapping[str, frozenset[str]] = {
     "precision": frozenset({"fp32", "tf32", "fp16"}),

@@ -23,6 +23,7 @@ from orchestrator.planning.tune_space.values import (
     Recipe,
     Values,
     listed_values,
+    usual_value,
 )
 
 
@@ -89,8 +90,13 @@ def tune_space(
 
 def _obstacle(config: SweepConfig) -> Obstacle:
     rules = RuleCheck(config)
+    (alone,), (kept,) = policy.EXCEPT
+    own = config.baseline[alone]
+    together = (own, usual_value(alone, own))
 
     def obstacle(techniques: TechniqueSet) -> str:
+        if techniques[kept] != config.baseline[kept] and techniques[alone] not in together:
+            return f"{alone} and {kept} are not changed together"
         for (axis, value, other), reason in policy.NOT_TOGETHER.items():
             pair = (axis, other)
             is_own = all(techniques[name] == config.baseline[name] for name in pair)

@@ -12,7 +12,7 @@ import pytest
 from jobs.spec import PLAIN
 from jobs.techniques import AXES
 from orchestrator.planning.tune_space import policy
-from orchestrator.planning.tune_space.combinations import micro_batches
+from orchestrator.planning.tune_space.combinations import combinations, micro_batches
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.planning.tune_space.values import DOES_NOT_GO
 from tests.support.config_files import MODEL as TEXT
@@ -160,6 +160,18 @@ def test_tune_space_of_any_recipe_changes_adapter_and_base_together():
         for own in whole_space(recipe="any").plan.trials
     }
     assert ("lora_r8", "bnb_4bit") in tried
+    # A base that is not the usual one is not compiled, too.
+    assert not any(
+        own.choices["base"] != "default" and own.choices["compile"] != "none"
+        for own in whole_space(recipe="any").plan.trials
+    )
+
+
+def test_combinations_compile_another_base_but_no_other_optimizer():
+    values = {"base": "ab", "compile": "cd", "optimizer": "ef"}
+    found = combinations(values, lambda _: "", effective_batch=1, has_gpu=True, limit=100)
+    sets = {"".join(map(str, own.values())) for own in found.technique_sets}
+    assert sets == {"ace", "bce", "ade", "acf", "bde"}
 
 
 @pytest.mark.parametrize(
