@@ -114,8 +114,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 SHARING = {
-    "Ray": ("batch_size", "doctor", "object_stores", "pages", "sweep", "tune"),
-    "fork server": ("anatomy", "decoder_techniques", "export", "export_trl", "techniques"),
+    "Ray": "batch_size doctor object_stores pages sweep tune",
+    "fork server": "anatomy decoder_techniques export export_trl secrets techniques",
 }
 """What test_NAME.py of tests/integration or tests/docs starts once for a worker -> these names."""
 
@@ -133,7 +133,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             _, room, name = file.removesuffix(".py").split("/", 2)
             if room in ("docs", "integration"):
                 for shared, names in SHARING.items():
-                    if name.removeprefix("test_") in names:
+                    if name.removeprefix("test_") in names.split():
                         return shared
             return file
 

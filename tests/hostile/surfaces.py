@@ -24,8 +24,6 @@ from tests.support.report_pages import watch
 
 REFUSALS = (1, 2, 3)
 """Exit statuses of a verb that says no in a sentence."""
-JOB_SECONDS = 120.0
-"""A trial of a record ends within this time."""
 _ACTING = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u2028\u2029]")
 
 
@@ -129,19 +127,15 @@ def _exported(run: Path, work: Path) -> Finding:
 def job(run: Path, work: Path) -> Finding:
     """``python -m jobs`` on a record of the run."""
     record = sorted((run / "records").iterdir())[0]
-    try:
-        done = subprocess.run(
-            [sys.executable, "-m", "jobs", str(record)],
-            cwd=work,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "HF_HUB_OFFLINE": "1"},
-            capture_output=True,
-            text=True,
-            errors="replace",
-            check=False,
-            timeout=JOB_SECONDS,
-        )
-    except subprocess.TimeoutExpired:
-        return Finding(surface="jobs", refused=False, wrong=f"took over {JOB_SECONDS:.0f} s")
+    done = subprocess.run(
+        [sys.executable, "-m", "jobs", str(record)],
+        cwd=work,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "HF_HUB_OFFLINE": "1"},
+        capture_output=True,
+        text=True,
+        errors="replace",
+        check=False,
+    )
     wrong = _trace(work)
     if done.returncode not in (0, *REFUSALS):
         wrong = f"exit status {done.returncode}: {done.stderr[-300:]}"
