@@ -5,6 +5,7 @@ document.py          safe YAML that remembers the line of every key
 config_types.py      sections, sizes, durations and other values that are written in several ways
 search_options.py    the kinds of search and their options
 loggers.py           the experiment loggers and their arguments
+config_data.py       the keys of the sections model and data
 config_model.py      the file's keys, types and meanings, in pydantic: one declaration each
 config_errors.py     the content typed by these models, or what is wrong with it in words
 library_facts.py     what the installed libraries know: asked of a process once, remembered
