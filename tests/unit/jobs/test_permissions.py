@@ -160,7 +160,10 @@ def test_no_technique_names_what_is_refused():
 def test_each_training_argument_is_allowed_or_has_a_reason():
     names = {field.name for field in fields(TrainingArguments) if field.init}
     assert {name for name in names - allowed_arguments() if runner_reason(name) is None} == set()
-    assert {name for name in allowed_arguments() if runner_reason(name) is not None} == set()
+    both = {name for name in allowed_arguments() if runner_reason(name) is not None}
+    # The axis sharding sets them. A user's own are left aside, because a file for several GPUs may
+    # well be measured on one.
+    assert both == {"fsdp", "fsdp_config"}
 
 
 @pytest.mark.parametrize(
