@@ -139,7 +139,7 @@ def test_run_flags_accumulation_of_the_users_own_arguments(tmp_path, monkeypatch
 
 
 def test_loss_scale_without_a_count_says_divided():
-    trainer = SimpleNamespace(args=SimpleNamespace(gradient_accumulation_steps=2))
+    trainer = SimpleNamespace(args=SimpleNamespace(gradient_accumulation_steps=2, world_size=1))
     scale = LossScale(trainer)
     scale.compute(lambda *args, **kwargs: 1.0, None, {})
     assert scale.scaling == "divided"
