@@ -31,7 +31,7 @@ def notes(results: EnvironmentResults, candidate: Offer) -> list[str]:
     sentences += map(gradients.sentence, compared)
     policy = results.run.config.get("follow_up") or {}
     # Without a GPU nothing is compared.
-    has_gpu = bool(candidate.measured.row.get("gpu_model"))
+    has_gpu = results.memory_column == "device_peak_bytes"
     if not compared and has_gpu and policy.get("check_gradients"):
         sentences.append("gradients not compared: the time of the follow-ups was used up")
     sentences += map(flags.with_heading, candidate.configuration.flags)
