@@ -24,6 +24,7 @@ from orchestrator.prediction.margins import widened
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
 from orchestrator.prediction.unsupported import unpredictable
+from orchestrator.units import memory
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.batches import BatchShapes, Shape
@@ -149,6 +150,9 @@ class _ModelGroup:
         if spec.settings.deepspeed is None:
             updates = self._updates_of(spec)
             paged = updates.paged
+            if paged:
+                states = f"paged states of {memory(sum(paged))}"
+                notes = (f"optimizer: {states} move to the host if the GPU is full",)
             streams = TrialStreams(
                 model=self._step.weights,
                 first=first,

@@ -11,7 +11,14 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.spec import ModelSpec, TrialSpec, UpkeepSpec
+from jobs.spec import (
+    DataSpec,
+    ModelSpec,
+    RowLengthDistribution,
+    SyntheticData,
+    TrialSpec,
+    UpkeepSpec,
+)
 from jobs.techniques import AXES
 from orchestrator import predict as predict_verb
 from orchestrator import sweep
@@ -421,6 +428,27 @@ def test_predict_evaluation_holds_its_logits_where_the_training_does_not(tiny_sp
     assert beyond[0] == pytest.approx(2 * 200 * row, rel=0.05)
     assert beyond[1] == pytest.approx(2 * 50 * row, rel=0.1)
     assert beyond[2] == 0
+
+
+@pytest.mark.parametrize(
+    ("choices", "words"),
+    [
+        ({"optimizer": "paged_adamw_8bit"}, "paged states of"),
+        ({"offload": "zero2_cpu_optimizer", "precision": "bf16"}, "the longest batch stands"),
+    ],
+)
+def test_predict_says_what_its_figures_leave_open(tiny_spec, choices, words):
+    rows = SyntheticData(
+        sequence_length=16,
+        samples=16,
+        lengths=RowLengthDistribution(distribution="uniform", mean=6),
+    )
+    spec = replace(tiny_spec(choices), data=DataSpec(synthetic=rows))
+    spec = replace(
+        spec, model=replace(spec.model, config={**spec.model.config, "vocab_size": 9000})
+    )
+    (own,) = predict([spec], H200)
+    assert sum(words in note for note in own.notes) == 1
 
 
 @pytest.mark.parametrize("name", ["bert", "decoder"])
