@@ -74,7 +74,7 @@ clean:
 # torch is pinned together with everything else: alone, pip would take a build of gigabytes.
 .venv/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e .
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[full]'
 	touch $@
 
 .venv/.installed-test: pyproject.toml constraints.txt

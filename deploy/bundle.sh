@@ -11,7 +11,7 @@ bundle="$work/orchestrator-bundle"
 mkdir "$bundle"
 
 # Wheels of all packages, this one among them: nothing is left to build where there is no network.
-"${PYTHON:-python3}" -m pip wheel --quiet -c constraints.txt --wheel-dir "$bundle/wheels" . 'ray[default]'
+"${PYTHON:-python3}" -m pip wheel --quiet -c constraints.txt --wheel-dir "$bundle/wheels" '.[full]' 'ray[default]'
 cp -r configs constraints.txt LICENSE deploy/install.sh "$bundle"
 (cd "$bundle" && find . -type f -print0 | sort -z | xargs -0 sha256sum) >"$work/SHA256SUMS"
 mv "$work/SHA256SUMS" "$bundle"

@@ -21,9 +21,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
 
     from orchestrator.analysis.explanation.two_trials import NotExplainableError, explain
+    from orchestrator.reporting.plots.style import NO_PICTURES, can_draw
     from orchestrator.storage.run_metadata import UnreadableRunError
     from orchestrator.storage.user_files import refuse_used_file
 
+    if options.picture is not None and not can_draw():
+        print(NO_PICTURES, file=sys.stderr)
+        return cli.EXIT_USAGE
     try:
         if options.picture is not None:
             refuse_used_file(options.picture, force=options.force)

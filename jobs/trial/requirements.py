@@ -38,7 +38,12 @@ def _package(name: str, spec: TrialSpec) -> str:
     return reason
 
 
-_EXTRAS = {"cut_cross_entropy": "cce", "liger_kernel": "liger", "trl": "sft"}
+_EXTRAS = {
+    "cut_cross_entropy": "cce",
+    "deepspeed": "deepspeed",
+    "liger_kernel": "liger",
+    "trl": "sft",
+}
 """Module -> the extra of this project that installs it."""
 _PACKAGES = """
     apollo_torch bitsandbytes cut_cross_entropy deepspeed flash_attn galore_torch grokadamw kernels

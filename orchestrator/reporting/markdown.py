@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
+from orchestrator.reporting.plots.style import can_draw
 from orchestrator.reporting.report import Report, ReportPart
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.storage.layout import FRONTIER_PLOT
@@ -19,7 +20,7 @@ def render(report: Report) -> str:
         if not part.content.title:
             lines += _part(part)
     lines += _command(report.dataset.run.command)
-    if report.dataset.environments:
+    if report.dataset.environments and can_draw():
         lines += [f"![Memory against speed, with the Pareto front]({FRONTIER_PLOT})", ""]
     titled = [part for part in report.parts if part.content.title]
     for environment, parts in itertools.groupby(titled, key=attrgetter("environment")):

@@ -14,6 +14,7 @@ from orchestrator.analysis.pareto import fronts_by
 from orchestrator.reporting import markdown
 from orchestrator.reporting.html import page
 from orchestrator.reporting.plots import frontier
+from orchestrator.reporting.plots.style import can_draw
 from orchestrator.reporting.report import Report
 from orchestrator.reporting.verbs import tune_result
 from orchestrator.storage import layout
@@ -43,7 +44,7 @@ def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:
         **_tables(contents),
         layout.FRONTIER: lambda: frontier_table(dataset),
         layout.RESULT: lambda: tune_result.stored(dataset),
-        layout.FRONTIER_PLOT: lambda: frontier.render(dataset),
+        layout.FRONTIER_PLOT: lambda: frontier.render(dataset) if can_draw() else None,
         layout.REPORT_MARKDOWN: lambda: markdown.render(report).encode(),
         layout.REPORT_HTML: lambda: page.render(report).encode(),
     }

@@ -128,6 +128,15 @@ def test_publish_names_a_page_that_cannot_be_made(maker, page, folder, monkeypat
     assert {path.name for path in report.files} == FILES - {page}
 
 
+def test_publish_without_the_library_of_pictures_makes_all_else(folder, monkeypatch):
+    for module in ("publish", "markdown"):
+        monkeypatch.setattr(f"orchestrator.reporting.{module}.can_draw", lambda: False)
+    report = publish(folder)
+    assert report.unwritten == ()
+    assert {path.name for path in report.files} == FILES - {"frontier.png"}
+    assert "frontier.png" not in (folder / "report.md").read_text()
+
+
 def test_publish_on_a_full_disk_still_has_the_figures(folder, monkeypatch):
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
