@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ConfigError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
+    _show(0, len(trials))
     if options.gpu is None:
         predictions = on_all_cards(config, trials, options.memory, prices, _show)
     else:

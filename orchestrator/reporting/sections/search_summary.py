@@ -80,6 +80,9 @@ def certainty(result: BudgetResult) -> str:
     """The largest possible gain of an unmeasured configuration, with its probability."""
     at_most = result.gain_at_most
     sure = f"{100 * result.confidence:.3g} %"
+    # In replays, a search that was cut short kept fewer of its bounds than its model expects.
+    unsure = "by the search's model, which was not sure yet"
+    promise = f"with {sure} probability" if result.is_settled else unsure
     if result.pick is None:
         if result.is_settled:
             return f"nothing considered fits, with a probability of at least {sure}"
@@ -90,11 +93,11 @@ def certainty(result: BudgetResult) -> str:
     if at_most > 3:
         return "too little is known: an unmeasured configuration could be several times faster"
     if at_most < 0.0005:
-        return f"none of the unmeasured configurations is faster, with {sure} probability"
+        return f"none of the unmeasured configurations is faster, {promise}"
     most = change(1 + at_most)
     if at_most < 0.1:
         most = f"+{100 * at_most:.1f} %"
-    return f"the unmeasured configurations gain at most {most} in speed, with {sure} probability"
+    return f"the unmeasured configurations gain at most {most} in speed, {promise}"
 
 
 def _audit(audit: Mapping[str, Any]) -> str:

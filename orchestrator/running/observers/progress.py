@@ -54,14 +54,20 @@ class Progress(Observer):
         self._clock = clock
         self._began = clock() if began is None else began
         self._counts: Counter[Outcome] = Counter()
+        self._running: dict[str, tuple[TrialSpec, float]] = {}
+        """Trial -> its spec, and when it began by the clock."""
         self._measured = 0
         self._slot_seconds = 0.0
         self._fastest: TrialRecord | None = None
         self._workloads: set[Workload] = set()
         """Workloads of the trials so far. With several, no trial is shown as the fastest."""
 
+    def started(self, spec: TrialSpec) -> None:
+        self._running[spec.trial_id] = (spec, self._clock())
+
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
         """Count a trial, and print its line if it ran now. Follow-ups are printed, not counted."""
+        self._running.pop(record.trial_id, None)
         self.count(record, measured=measured)
         if not measured:
             return
@@ -108,6 +114,21 @@ class Progress(Observer):
         if seconds_left is not None:
             parts.append(f"about {duration(seconds_left)} left")
         return "-- " + " | ".join(parts)
+
+    def now(self) -> str:
+        """What runs and for how long, and how long the rest may take: a line that soon is old."""
+        done = str(self._counts.total()) + (f"/{self._planned}" if self._planned else "")
+        parts = [f"{done} done"]
+        for spec, began in list(self._running.values()):
+            purpose = f"{self._position(spec)}, " if spec.follow_up is not None else ""
+            seconds = duration(self._clock() - began)
+            parts.append(f"{purpose}{trial_label(spec, self._axes)}: {seconds}")
+        if not self._running:
+            parts.append("no trial runs")
+        seconds_left = self._seconds_left()
+        if seconds_left is not None:
+            parts.append(f"about {duration(seconds_left)} left")
+        return " | ".join(parts)
 
     def _seconds_left(self) -> float | None:
         done = self._counts.total()

@@ -126,8 +126,9 @@ def test_result_of_a_recorded_run_is_computed_when_it_is_read():
 @pytest.mark.parametrize(
     ("changed", "words"),
     [
-        ({}, "gain at most +1.2 % in speed, with 95 % probability"),
-        ({"gain_at_most": 0.0}, "none of the unmeasured configurations is faster, with 95 % prob"),
+        ({}, "gain at most +1.2 % in speed, by the search's model, which was not sure yet"),
+        ({"is_settled": True}, "gain at most +1.2 % in speed, with 95 % probability"),
+        ({"gain_at_most": 0.0}, "none of the unmeasured configurations is faster, by the search"),
         ({"gain_at_most": 3.0}, "gain at most ×4.00 in speed"),
         ({"gain_at_most": 283.0}, "too little is known"),
         ({"gain_at_most": None}, "not known"),

@@ -55,6 +55,23 @@ def test_progress_of_a_sweep_is_the_recorded_text():
     assert_golden("progress.txt", without_ids("\n".join(printed.lines())))
 
 
+def test_progress_now_names_what_runs_for_how_long_and_what_is_left():
+    printed = Printed(3)
+    first, second = record(), record(32)
+    printed.progress.started(first.spec)
+    printed.clock.now += 10.0
+    printed.progress.ended(first, measured=True)
+    printed.progress.started(second.spec)
+    printed.progress.started(follow_up_of(first, Purpose.PROFILE).spec)
+    printed.clock.now += 2.0
+    assert printed.progress.now() == (
+        "1/3 done | batch 32 · bf16 · adafactor: 2.0 s"
+        " | profile, batch 64 · bf16 · adafactor: 2.0 s | about 24.0 s left"
+    )
+    printed.progress.ended(second, measured=True)
+    assert "batch 32" not in printed.progress.now()
+
+
 def test_progress_prints_its_status_every_ten_trials():
     printed = Printed(30)
     for _ in range(20):
