@@ -30,6 +30,6 @@ class LiveLine:
             return
         # Once a second: drawing takes time of the processor that trials are measured on.
         with console.status(self, refresh_per_second=1):
-            # If Ray is lost, this process ends at once, and nobody would show the cursor again.
+            # If Ray is lost, this process ends at once, and would leave the cursor hidden.
             console.show_cursor(True)
             yield
