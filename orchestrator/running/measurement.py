@@ -17,7 +17,7 @@ from orchestrator.running.epoch_forecast import EpochForecasts
 from orchestrator.running.gpu_screening import Screening
 from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.observers import Observer
-from orchestrator.running.observers.live_line import LiveLine
+from orchestrator.running.observers.live_line import live_line
 from orchestrator.running.observers.loggers import logger_observers
 from orchestrator.running.observers.progress import Progress
 from orchestrator.running.session import Session
@@ -94,7 +94,6 @@ def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFol
     budget = _time_budget_seconds(work, start, cluster)
     # Loggers first. If one refuses to start, the verb ends before anything is printed.
     loggers = logger_observers(work.config.loggers, folder, work.config.name, work.axes)
-<<<<<<< HEAD
     stream = sys.stderr if options.as_json else sys.stdout
     progress = Progress(work.planned, work.axes, stream=stream)
     forecasts = EpochForecasts(next(iter(hardware.values()), "") if cluster.gpus else "")
@@ -114,29 +113,7 @@ def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFol
     # The records of combinations that cannot run are written before the first trial.
     for record in work.ruled_out:
         folder.write(record)
-    with forecasts:
-=======
-    line = LiveLine()
-    stream = "stderr" if options.as_json else "stdout"
-    with line.shown(stream):
-        line.progress = progress = Progress(work.planned, work.axes, stream=getattr(sys, stream))
-        session = Session(
-            work.search, folder, [progress, *work.observers, *loggers], time_budget_seconds=budget
-        )
-        for text in (
-            work.headline,
-            *screening.notes,
-            *_opening_lines(work, cluster, folder, budget),
-        ):
-            progress.print(text)
-        for sentence in earlier.sentences(cluster.environments):
-            progress.message(sentence)
-        session.reuse(earlier.wanted, cluster.environments, resume=options.resume)
-        _print_kept_count(session)
-        # The records of combinations that cannot run are written before the first trial.
-        for record in work.ruled_out:
-            folder.write(record)
->>>>>>> 6d8dece0 (A live last line of the terminal; a bound of an unfinished search names its model, not a probability)
+    with forecasts, live_line(progress):
         _run_to_end(session, work, cluster, folder, _described(work, screening, earlier))
     return session
 

@@ -11,25 +11,32 @@ from orchestrator.reporting.terminal.safe_text import raw_stream, visible
 from orchestrator.running.observers.progress import Progress
 
 
-class LiveLine:
+class _LiveLine:
     """The line, which rich asks for again and again. Nothing of it reaches a file."""
 
-    def __init__(self) -> None:
-        self.progress: Progress | None = None
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
 
     def __rich__(self) -> Text:
-        text = visible(self.progress.now()) if self.progress is not None else ""
-        return Text(text, no_wrap=True, overflow="ellipsis")
+        return Text(visible(self._progress.now()), no_wrap=True, overflow="ellipsis")
 
-    @contextmanager
-    def shown(self, stream: str) -> Iterator[None]:
-        """Below what is printed to ``sys.stdout`` or ``sys.stderr``, which rich replaces."""
-        console = Console(file=raw_stream(getattr(sys, stream)))
-        if console.is_jupyter or not console.is_terminal:
+
+@contextmanager
+def live_line(progress: Progress) -> Iterator[None]:
+    """Show the line below what ``progress`` prints, if that goes to a terminal."""
+    plain = progress.stream
+    console = Console(file=raw_stream(plain))
+    if console.is_jupyter or not console.is_terminal:
+        yield
+        return
+    name = "stderr" if plain is sys.stderr else "stdout"
+    # Once a second: drawing takes time of the processor that trials are measured on.
+    with console.status(_LiveLine(progress), refresh_per_second=1):
+        # If Ray is lost, this process ends at once, and would leave the cursor hidden.
+        console.show_cursor(True)
+        # rich has replaced the streams, to keep its line below the others.
+        progress.stream = getattr(sys, name)
+        try:
             yield
-            return
-        # Once a second: drawing takes time of the processor that trials are measured on.
-        with console.status(self, refresh_per_second=1):
-            # If Ray is lost, this process ends at once, and would leave the cursor hidden.
-            console.show_cursor(True)
-            yield
+        finally:
+            progress.stream = plain

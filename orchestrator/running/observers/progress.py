@@ -50,7 +50,7 @@ class Progress(Observer):
     ) -> None:
         self._planned = planned
         self._axes = tuple(axes)
-        self._stream = stream or sys.stdout
+        self.stream = stream or sys.stdout
         self._clock = clock
         self._began = clock() if began is None else began
         self._counts: Counter[Outcome] = Counter()
@@ -98,7 +98,7 @@ class Progress(Observer):
     def print(self, text: str) -> None:
         """Print a line. A closed pipe (``| head``) does not end the sweep."""
         with contextlib.suppress(BrokenPipeError):
-            print(visible(text), file=self._stream, flush=True)
+            print(visible(text), file=self.stream, flush=True)
 
     def status(self) -> str:
         """The status of the sweep, in one line."""
