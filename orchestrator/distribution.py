@@ -1,9 +1,18 @@
-"""This program as a package: the name it is installed under, and its version."""
+"""This program as a package: the name it is installed under, its version, and its extras."""
 
 from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
 
 DISTRIBUTION = "training-frontier"
 """The name that pip knows the program by; "orchestrator" on the index is another program."""
+
+
+NO_PICTURES = f"pictures need matplotlib: pip install '{DISTRIBUTION}[pictures]'"
+
+
+def can_draw() -> bool:
+    """Whether the extra ``pictures`` is installed."""
+    return find_spec("matplotlib") is not None
 
 
 def tool_version() -> str:

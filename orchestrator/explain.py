@@ -21,7 +21,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = command_line().parse_args(arguments)
 
     from orchestrator.analysis.explanation.two_trials import NotExplainableError, explain
-    from orchestrator.reporting.plots.style import NO_PICTURES, can_draw
+    from orchestrator.distribution import NO_PICTURES, can_draw
     from orchestrator.storage.run_metadata import UnreadableRunError
     from orchestrator.storage.user_files import refuse_used_file
 

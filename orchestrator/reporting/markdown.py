@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
-from orchestrator.reporting.plots.style import can_draw
+from orchestrator.distribution import can_draw
 from orchestrator.reporting.report import Report, ReportPart
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.storage.layout import FRONTIER_PLOT

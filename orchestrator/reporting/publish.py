@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, build_dataset
 from orchestrator.analysis.pareto import fronts_by
+from orchestrator.distribution import can_draw
 from orchestrator.reporting import markdown
 from orchestrator.reporting.html import page
 from orchestrator.reporting.plots import frontier
-from orchestrator.reporting.plots.style import can_draw
 from orchestrator.reporting.report import Report
 from orchestrator.reporting.verbs import tune_result
 from orchestrator.storage import layout

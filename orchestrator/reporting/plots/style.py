@@ -1,6 +1,5 @@
 """What all pictures share: their colours, and how a figure becomes a PNG."""
 
-import importlib.util
 import io
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -35,14 +34,6 @@ def colours_of(values: Sequence[Choice]) -> list[str]:
         # Steps of 47 degrees repeat no hue before 360 values.
         colours.append(f"hsl({index * 47 % 360} 55% 50%)")
     return colours
-
-
-NO_PICTURES = "pictures need matplotlib: pip install 'training-frontier[pictures]'"
-
-
-def can_draw() -> bool:
-    """Whether the optional library of pictures is installed."""
-    return importlib.util.find_spec("matplotlib") is not None
 
 
 @contextmanager
