@@ -7,6 +7,7 @@ from typing import Any
 import torch
 import transformers
 
+from jobs.errors import UnsupportedError
 from jobs.loops.contract import Setup
 from jobs.loops.meter import Meter
 from jobs.loops.trainer_arguments import training_arguments
@@ -168,11 +169,16 @@ def _repeated(spec: TrialSpec, dataset: Any, steps: int | None) -> Any:
 
 
 def _lengths(spec: TrialSpec, dataset: Any) -> RowLengths | None:
-    """The lengths of the rows. None if they are equal, or if they are padded to one length."""
+    """The lengths of the rows. None if they are equal, or if they are padded to one length.
+    UnsupportedError for several ranks."""
     synthetic = spec.data.synthetic
     if synthetic is not None and synthetic.lengths is None:
         return None
-    return data.ragged_lengths(dataset)
+    lengths = data.ragged_lengths(dataset)
+    if lengths is not None and spec.world_size > 1:
+        # The ranks would share out the rows that stand for an epoch of one process.
+        raise UnsupportedError("equal_rows", "rows of unequal length are measured on one GPU only")
+    return lengths
 
 
 def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) -> torch.nn.Module:
