@@ -55,6 +55,13 @@ class VisibleStream:
 
     def __init__(self, raw: TextIO) -> None:
         self.raw = raw
+        self.is_over = False
+
+    @property
+    def closed(self) -> bool:
+        """Also once it is over: colorama, which Ray brings, resets the colours of any open stream
+        when the process ends, and its control sequence would be made visible."""
+        return self.is_over or self.raw.closed
 
     def write(self, text: str) -> int:
         """Write the text made visible; returns the length of what was asked for."""
@@ -84,9 +91,11 @@ def safe_streams() -> Iterator[None]:
     for stream in (stdout, stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="plain")
-    sys.stdout = cast(TextIO, VisibleStream(raw_stream(stdout)))
-    sys.stderr = cast(TextIO, VisibleStream(raw_stream(stderr)))
+    within = [VisibleStream(raw_stream(stream)) for stream in (stdout, stderr)]
+    sys.stdout, sys.stderr = (cast(TextIO, stream) for stream in within)
     try:
         yield
     finally:
         sys.stdout, sys.stderr = stdout, stderr
+        for stream in within:
+            stream.is_over = True

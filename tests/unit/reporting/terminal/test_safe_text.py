@@ -83,6 +83,14 @@ def test_streams_that_are_not_utf_8_print_everything(monkeypatch):
     assert written.getvalue() == b"2 x 4 - +/-1 % -> >= \\u65e5\n"
 
 
+def test_stream_kept_beyond_its_time_is_closed():
+    with safe_streams():
+        kept = sys.stdout
+        assert not kept.closed
+    assert kept.closed
+    assert not sys.stdout.closed
+
+
 def test_verbs_print_a_hostile_run_without_acting(hostile_run, capsys):
     ids = [configuration.trial_ids[0] for configuration in load(hostile_run).configurations]
     recommend.main([str(hostile_run)])
