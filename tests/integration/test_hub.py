@@ -2,19 +2,17 @@
 
 import os
 import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from huggingface_hub import DatasetCard
 
 from orchestrator.reporting import dataset_card
 from orchestrator.reporting.publish import publish
+from tests.support.commands import python
 from tests.support.fake_hub import FakeHub, serving
 from tests.support.records import make_record, write_run
 
-ROOT = Path(__file__).parents[2]
 URI = "hf://datasets/user/frontier"
 UPLOAD = """
 import sys
@@ -55,13 +53,7 @@ def _run(
         "HF_TOKEN": token or hub.token,
         "HF_HUB_DISABLE_XET": "1",
     }
-    return subprocess.run(
-        [sys.executable, "-c", code, *arguments],
-        cwd=ROOT,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-    )
+    return python("-c", code, *arguments, env={**os.environ, **variables})
 
 
 def test_run_is_one_commit_with_a_readable_card_in_a_private_repository(hub, tmp_path):

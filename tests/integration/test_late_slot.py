@@ -6,7 +6,6 @@ trials run at the usual priority.
 
 import json
 import os
-import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -24,9 +23,9 @@ from orchestrator.running.cluster.messages import RECORD
 from orchestrator.running.session import Session
 from orchestrator.search.grid import Grid
 from orchestrator.storage.run_folder import RunFolder
+from tests.support.commands import python
 from tests.support.stand_in_slot import StandInSlot, equal_trials
 
-ROOT = Path(__file__).parents[2]
 TRIALS = 300
 SLOTS = 2
 
@@ -86,11 +85,9 @@ def main(path: Path) -> None:
 
 
 def test_late_slot_runs_trials_beside_a_busy_one(tmp_path):
-    command = [sys.executable, "-m", "tests.integration.test_late_slot", str(tmp_path)]
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
-    done = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=True
-    )
+    module = ["-m", "tests.integration.test_late_slot"]
+    done = python(*module, tmp_path, env=environment, check=True)
     assert json.loads(done.stdout.splitlines()[-1]) == {
         "slots": SLOTS,
         "threads meanwhile": [1],

@@ -1,8 +1,6 @@
 """Predictions against what an H200 measured, and what they cost: no GPU takes part."""
 
 import json
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -30,6 +28,7 @@ from orchestrator.prediction.prediction import CARDS, Prediction
 from orchestrator.reporting.verbs import prediction as reported
 from orchestrator.storage.tables.predictions import read_predictions
 from orchestrator.storage.tables.table_reader import read_trials_file
+from tests.support.commands import python
 
 ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "docs/results/2026-11-21-all_techniques-2xh200/trials.parquet"
@@ -255,13 +254,7 @@ def test_predict_seven_billion_parameters_takes_little_host_memory(tmp_path):
     config = ROOT / "tests/data/predictions/first/lora_7b.yaml"
     first = plan(load_config(config)).trials[0].trial_id
     options = ["--json", "--gpu=h200", f"--trial={first}", f"--output={tmp_path / 'p.parquet'}"]
-    done = subprocess.run(
-        [sys.executable, "-c", MEASURED_PREDICT, str(config), *options],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = python("-c", MEASURED_PREDICT, config, *options)
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)
     assert row["weights_bytes"] > 13 * 2**30

@@ -2,18 +2,14 @@
 
 import json
 import os
-import subprocess
-import sys
 import tempfile
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support import light_parent
+from tests.support.commands import python
 from tests.support.two_model_cluster import GPU, NODE, TRIALS
-
-ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow
 
@@ -24,17 +20,11 @@ def swept(
 ) -> tuple[dict[str, Any], dict[str, dict[str, str]]]:
     """What the sweep printed, and what each of its trials noted of where it ran."""
     folder = tmp_path_factory.mktemp("unlike")
-    command = [sys.executable, "-m", "tests.support.two_model_cluster", str(folder)]
     # A short path, and no other Ray to be joined.
     with tempfile.TemporaryDirectory(prefix="ray-") as ray_folder:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env={**os.environ, **light_parent.variables(), "RAY_TMPDIR": ray_folder},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
+        variables = {**light_parent.variables(), "RAY_TMPDIR": ray_folder}
+        module = ["-m", "tests.support.two_model_cluster"]
+        done = python(*module, folder, env={**os.environ, **variables})
     assert done.returncode == 0, done.stderr[-3000:]
     notes = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
     return json.loads(done.stdout.splitlines()[-1]), notes

@@ -3,7 +3,6 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ import pytest
 from orchestrator.storage.run_folder import RunFolder
 from tests.integration.test_sweep import ROOT, command, config_of
 from tests.support import light_parent
+from tests.support.commands import python
 
 pytestmark = pytest.mark.slow
 
@@ -125,36 +125,20 @@ def test_folder_renamed_in_mid_run_ends_the_sweep(driver, tmp_path):
     assert RunFolder(tmp_path / "elsewhere").records()
 
 
-def test_no_home_folder_is_a_sentence(tmp_path):
-    config = config_of(tmp_path, [1])
-    done = subprocess.run(
-        command(config, tmp_path / "run"),
-        cwd=ROOT,
-        env={
-            **os.environ,
-            **light_parent.variables(),
-            "HOME": "/proc/none",
-            "XDG_CACHE_HOME": str(Path.home() / ".cache"),  # the facts of libraries stand there
-        },
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def must_refuse(config: Path, output: Path, sentence: str, **variables: str) -> None:
+    environment = {**os.environ, **light_parent.variables(), **variables}
+    done = python("-m", "orchestrator.sweep", config, "--output", output, env=environment)
     assert done.returncode == 1
-    assert "set HOME to a folder that can be written" in done.stderr
+    assert sentence in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_no_home_folder_is_a_sentence(tmp_path):
+    cache = str(Path.home() / ".cache")  # the facts of libraries stand there
+    sentence = "set HOME to a folder that can be written"
+    homeless = {"HOME": "/proc/none", "XDG_CACHE_HOME": cache}
+    must_refuse(config_of(tmp_path, [1]), tmp_path / "run", sentence, **homeless)
 
 
 def test_output_with_too_long_a_name_is_a_sentence(tmp_path):
-    config = config_of(tmp_path, [1])
-    done = subprocess.run(
-        [sys.executable, "-m", "orchestrator.sweep", str(config), "--output", "x" * 300],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 1
-    assert "File name too long" in done.stderr
-    assert "Traceback" not in done.stderr
+    must_refuse(config_of(tmp_path, [1]), tmp_path / ("x" * 300), "File name too long")

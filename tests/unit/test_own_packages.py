@@ -13,8 +13,8 @@ import pytest
 
 from jobs import self_process
 from tests.support.another_jobs import write_another_jobs
+from tests.support.commands import ROOT, python, ran
 
-ROOT = Path(__file__).parents[2]
 SHIPPED = sorted(path.name for path in (ROOT / "configs").iterdir())
 
 
@@ -25,47 +25,39 @@ def here(tmp_path: Path) -> Path:
 
 
 def run_in(folder: Path, command: list[str]) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
+    return ran(*command, cwd=folder, env={**os.environ, "PYTHONPATH": str(ROOT)})
 
 
 @pytest.mark.parametrize("module", ["orchestrator", "orchestrator.sweep"])
 def test_verb_beside_a_package_jobs_runs(here, module):
-    ran = run_in(here, [sys.executable, "-m", module, "--help"])
-    assert (ran.returncode, ran.stderr) == (0, "")
+    done = run_in(here, [sys.executable, "-m", module, "--help"])
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_process_of_ours_beside_a_package_jobs_is_ours(here):
-    ran = run_in(here, self_process.command("jobs", "--help"))
-    assert ran.returncode == 0, ran.stderr
-    assert "prints its record" in ran.stdout
+    done = run_in(here, self_process.command("jobs", "--help"))
+    assert done.returncode == 0, done.stderr
+    assert "prints its record" in done.stdout
 
 
 def test_process_of_ours_keeps_its_arguments_and_the_working_folder_last(here):
     (here / "mine.py").write_text("import sys; print(sys.argv, sys.path[-1])\n")
-    ran = run_in(here, self_process.command("mine", "--flag"))
-    assert ran.stdout == f"{[str(here / 'mine.py'), '--flag']} {here}\n"
+    done = run_in(here, self_process.command("mine", "--flag"))
+    assert done.stdout == f"{[str(here / 'mine.py'), '--flag']} {here}\n"
 
 
 @pytest.mark.slow
 def test_wheel_holds_types_configurations_and_every_package(tmp_path):
-    files = subprocess.run(
-        ["git", "ls-files", "-co", "--exclude-standard", "jobs", "orchestrator", "configs"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
+    listing = ["git", "ls-files", "-co", "--exclude-standard"]
+    files = ran(*listing, "jobs", "orchestrator", "configs", check=True).stdout.split()
     source = tmp_path / "source"
     for name in [*files, "pyproject.toml", "setup.py", "README.md", "LICENSE"]:
         if (ROOT / name).exists():
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
     build = "from setuptools import build_meta as b; print(b.build_wheel('..'))"
-    ran = subprocess.run(
-        [sys.executable, "-c", build], cwd=source, capture_output=True, text=True, check=True
-    )
-    wheel = tmp_path / ran.stdout.split()[-1]
+    built = python("-c", build, cwd=source, check=True)
+    wheel = tmp_path / built.stdout.split()[-1]
     names = set(zipfile.ZipFile(wheel).namelist())
     assert wheel.name.startswith("training_frontier-")
     assert {"jobs/py.typed", "orchestrator/py.typed"} <= names
