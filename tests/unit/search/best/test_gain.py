@@ -62,10 +62,10 @@ def test_values_without_an_incumbent_are_the_expected_gains():
 
 
 class Times:
-    """Step times of three candidates, the first of which is the incumbent."""
+    """Step times of candidates, the first of which is the incumbent."""
 
-    def __init__(self, shared: float) -> None:
-        self.joint = np.full((3, 3), shared) + np.diag([0.04 - shared] * 3)
+    def __init__(self, shared: float, count: int = 3) -> None:
+        self.joint = np.full((count, count), shared) + np.diag([0.04 - shared] * count)
         self.variance = np.diag(self.joint)
 
     def covariance(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
@@ -165,6 +165,24 @@ def test_no_gain_exceeds_what_the_hosts_time_allows():
     left = remaining_gain(known, 0, 1e12, gains, probability=0.95, seed=0)
     assert left.at_most == pytest.approx(np.expm1(0.01), rel=1e-3)
     assert 0.4 * 0.01 < left.expected < 0.7 * 0.01, "in every other sample there is a gain"
+
+
+def test_only_the_most_promising_candidates_are_sampled():
+    count = 300
+    known = Posterior(
+        log_speed=np.linspace(3.0, 3.3, count),
+        highest_log_speed=np.full(count, np.inf),
+        log_memory=np.zeros(count),
+        memory_deviation=np.zeros(count),
+        works=np.ones(count),
+        choices=np.zeros((count, 1), dtype=int),
+        choice_works=np.ones(1),
+        times=Times(0.0, count),  # type: ignore[arg-type]
+        model_errors=np.zeros(count),
+    )
+    gains = expected_gains(known, 0, np.ones(count), np.arange(count) > 0)
+    left = remaining_gain(known, 0, 1e12, gains, probability=0.95, seed=0)
+    assert np.flatnonzero(left.values).tolist() == list(range(count - 256, count))
 
 
 def test_fastest_is_of_those_that_need_at_most_the_budget():
