@@ -211,7 +211,7 @@ def test_technique_that_may_not_run_fits_as_often_as_it_runs():
 
 
 def test_next_is_the_most_valuable_per_second_of_those_worth_measuring():
-    values, gains = np.array([9.0, 2.0, 3.0, 0.0]), np.array([1.0, 1.0, 1.0, 4.0])
+    values, gains = np.array([9.0, 0.2, 0.3, 0.0]), np.array([1.0, 1.0, 1.0, 4.0])
     seconds = np.array([1.0, 1.0, 2.0, 1.0])
     assert most_per_second(values, gains, seconds, np.array([False, True, True, True])) == 1
     # None of the candidates with a value can be measured, so the expected gains decide.
