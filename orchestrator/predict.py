@@ -1,17 +1,24 @@
-"""Predict the memory of every trial of a sweep, and the cards that it runs on, with no GPU."""
+"""Predict memory and time of every trial of a sweep, and the cards that it runs on, with no GPU."""
+
+from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator import cli
 from orchestrator.argument_types import size
 from orchestrator.running.options import VerbOptions
 
+if TYPE_CHECKING:
+    from orchestrator.planning.settings import SweepConfig
+    from orchestrator.storage.prices import Price
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Predict the memory of the trials and print it. Returns the exit status."""
+    """Predict memory and time of the trials and print them. Returns the exit status."""
     options = command_line().parse_args(arguments)
 
     from orchestrator.api.predictions import on_all_cards, predicted
@@ -40,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (ConfigError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
+    if options.tune:
+        return _tune(config, options, prices)
     _show(0, len(trials))
     if options.gpu is None:
         predictions = on_all_cards(config, trials, options.memory, prices, _show)
@@ -56,6 +65,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if trials and all(prediction.device is None for prediction in predictions.predictions):
         return cli.EXIT_FAILURE
     return cli.EXIT_OK
+
+
+def _tune(config: SweepConfig, options: argparse.Namespace, prices: Mapping[str, Price]) -> int:
+    """Forecast what ``tune`` would find, and print it. Returns the exit status."""
+    from orchestrator.api.tune_forecast import tune_forecast
+
+    forecast = tune_forecast(config, options.gpu, options.memory, prices, _show)
+    if options.json:
+        cli.print_json(forecast.to_json())
+    else:
+        print(forecast)
+    return cli.EXIT_OK if any(own.ranked for own in forecast.answers) else cli.EXIT_FAILURE
 
 
 def _show(done: int, trials: int) -> None:
@@ -87,6 +108,8 @@ def command_line() -> argparse.ArgumentParser:
     )
     prices = "find the cheapest card by a YAML file, as {l4: 0.8, h100: {price: 2.5, hours: 4}}"
     parser.add_argument("--prices", type=Path, metavar="FILE.yaml", help=prices)
+    tune = "the fastest configuration that tune would search, for each memory"
+    parser.add_argument("--tune", action="store_true", help=tune)
     parser.add_argument(
         "--trial",
         nargs="+",

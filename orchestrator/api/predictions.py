@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.prediction.estimator import Watch
     from orchestrator.prediction.gpus import Gpu
     from orchestrator.prediction.prediction import Prediction
+    from orchestrator.prediction.step_time import StepTime
     from orchestrator.storage.prices import Price
 
 
@@ -69,7 +70,12 @@ def predicted(
     # torch and transformers are imported in here, so that they see no GPU.
     with without_gpus():
         predictions = tuple(estimate(trials, constants, watch or unwatched))
-    return Predictions(config=config, gpu=constants.name, predictions=predictions)
+    return Predictions(
+        config=config,
+        gpu=constants.name,
+        predictions=predictions,
+        times=_times(predictions, constants),
+    )
 
 
 def on_all_cards(
@@ -85,21 +91,29 @@ def on_all_cards(
     """
     from orchestrator.prediction.cards import on_cards
     from orchestrator.prediction.estimator import unwatched
-    from orchestrator.prediction.gpus import card_of_size, known_cards
+    from orchestrator.prediction.gpus import card_of_size, known_cards, load_gpu
     from orchestrator.prediction.libraries import without_gpus
 
     cards = [*known_cards(), *(card_of_size(size_bytes(text), text) for text in memory)]
     cards.sort(key=lambda card: card.total_bytes)
     with without_gpus():
         answers = tuple(on_cards(trials, cards, watch or unwatched))
+    predictions = tuple(own.prediction for own in answers)
     return Predictions(
         config=config,
         gpu="h200",
-        predictions=tuple(own.prediction for own in answers),
+        predictions=predictions,
+        times=_times(predictions, load_gpu("h200")),
         cards=tuple(cards),
         answers=answers,
         cheapest=tuple(_cheapest(own, prices) for own in answers) if prices else (),
     )
+
+
+def _times(predictions: Sequence[Prediction], gpu: Gpu) -> tuple[StepTime | None, ...]:
+    from orchestrator.prediction.step_time import step_time
+
+    return tuple(None if own.step is None else step_time(own.step, gpu) for own in predictions)
 
 
 def _cheapest(own: OnCards, prices: Mapping[str, Price]) -> Cheapest | None:
@@ -109,12 +123,14 @@ def _cheapest(own: OnCards, prices: Mapping[str, Price]) -> Cheapest | None:
 
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class Predictions:
-    """The predicted memory of a sweep's trials. Its text is a table."""
+    """The predicted memory and time of a sweep's trials. Its text is a table."""
 
     config: SweepConfig
     gpu: str
     """Name of the GPU that the predictions are for."""
     predictions: tuple[Prediction, ...]
+    times: tuple[StepTime | None, ...] = ()
+    """Of a step of each prediction; None where it is not known."""
     cards: tuple[Gpu, ...] = ()
     """The cards of ``answers``, the smallest first."""
     answers: tuple[OnCards, ...] = ()
@@ -127,8 +143,11 @@ class Predictions:
         """One row per trial: bytes as integers, None if unknown."""
         from orchestrator.reporting.verbs.cards import cards_row
         from orchestrator.reporting.verbs.prediction import row
+        from orchestrator.reporting.verbs.step_time import time_row
 
         rows = [row(prediction) for prediction in self.predictions]
+        for values, time in zip(rows, self.times, strict=True):
+            values |= time_row(time)
         for values, own in zip(rows, self.answers, strict=False):
             values |= cards_row(own)
         for values, price in zip(rows, self.cheapest, strict=False):
@@ -151,7 +170,7 @@ class Predictions:
         axes = self.config.axes_in_play
         evaluates = self.config.measure.evaluate_and_save
         if not self.cards:
-            return table(self.predictions, axes, evaluates=evaluates)
+            return table(self.predictions, axes, self.times, evaluates=evaluates)
         return cards_table(self.answers, self.cards, axes, self.cheapest, evaluates=evaluates)
 
     def _repr_html_(self) -> str:

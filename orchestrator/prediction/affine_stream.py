@@ -1,9 +1,10 @@
 """Allocations and frees in the order they happen, as functions of the micro-batch."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FORMULAS
+from orchestrator.prediction.operations import Work
 
 NEEDS_AMPERE = "attention that older GPUs do without a fused kernel"
 """Among the kernels of a stream: a GPU below capability 8.0 would keep all scores of attention."""
@@ -48,6 +49,11 @@ class Stream:
     """Micro-batch at which the stream was traced; 0 if it does not depend on the micro-batch."""
     kernels: frozenset[str] = frozenset()
     """Libraries and kernels that ran: "cudnn", "flash" ..."""
+    work: Work = field(default_factory=Work, compare=False)
+    compiled: Work = field(default_factory=Work, compare=False)
+    """The work of the same part if it were compiled."""
+    forward: Work = field(default_factory=Work, compare=False)
+    """The products of its forward pass."""
 
 
 def between(low: Stream, high: Stream, samples: int) -> Stream | None:
@@ -63,9 +69,16 @@ def between(low: Stream, high: Stream, samples: int) -> Stream | None:
     pairs = zip(low.events, high.events, strict=True)
     found = [_between_events(low_event, high_event, position) for low_event, high_event in pairs]
     events = tuple(event for event in found if event is not None)
-    if len(events) < len(found):
+    if len(events) < len(found) or not low.work.has_kernels_of(high.work):
         return None
-    return Stream(events=events, samples=samples, kernels=low.kernels | high.kernels)
+    return Stream(
+        events=events,
+        samples=samples,
+        kernels=low.kernels | high.kernels,
+        work=low.work.towards(high.work, position),
+        compiled=low.compiled.towards(high.compiled, position),
+        forward=low.forward.towards(high.forward, position),
+    )
 
 
 def _between_events(low: Event, high: Event, position: float) -> Event | None:

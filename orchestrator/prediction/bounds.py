@@ -6,6 +6,7 @@ from typing import Any
 
 from jobs.spec import Hook, TrialSpec
 from orchestrator.prediction.intervals import SMALLEST_CONTEXT_BYTES
+from orchestrator.prediction.operations import StepWork
 from orchestrator.prediction.prediction import Bounds, Prediction
 from orchestrator.prediction.unsupported import unpredictable
 
@@ -25,6 +26,8 @@ class _Technique:
     """Whether a trial takes no more memory with it than without it."""
     weights: float = 1.0
     """The least share of the weights that remains with it."""
+    is_compiler: bool = False
+    """Whether it fuses the kernels of a step, and changes nothing else of its time."""
 
     def dropped_from(self, spec: TrialSpec) -> TrialSpec:
         if not self.applies(spec):
@@ -45,6 +48,15 @@ def _without(given: Mapping[Any, Any], instead: Mapping[str, Any]) -> dict[Any, 
     return {**kept, **{name: own for name, own in instead.items() if own is not None}}
 
 
+def _generates_code(spec: TrialSpec) -> bool:
+    """Whether the compiler fuses kernels: Inductor does, the debugging backends do not."""
+    arguments, regions = spec.settings.training_arguments, spec.settings.hooks.get("regions")
+    if regions is not None:
+        return bool(regions.arguments["backend"] == "inductor")
+    backend = arguments.get("torch_compile_backend") or "inductor"
+    return bool(arguments.get("torch_compile")) and backend == "inductor"
+
+
 def _has_base(spec: TrialSpec) -> bool:
     return "base" in spec.settings.hooks
 
@@ -57,9 +69,9 @@ def _keeps_16_bits(spec: TrialSpec) -> bool:
 _IN_16_BITS = Hook("bf16_base")
 _TECHNIQUES = (
     # No recorded trial with compiled blocks takes more memory than without.
-    _Technique(hooks={"regions": None}, only_saves=True),
+    _Technique(hooks={"regions": None}, only_saves=True, is_compiler=True),
     # A mask keeps compiled models from fused attention: up to 2.3 times the memory was recorded.
-    _Technique(hooks={"compiler": None}, arguments={"torch_compile": None}),
+    _Technique(hooks={"compiler": None}, arguments={"torch_compile": None}, is_compiler=True),
     _Technique(arguments={"torch_empty_cache_steps": None}, only_saves=True),
     # Four bits of each weight of 16, and what is not quantized keeps its 16 bits, or gets 32.
     _Technique(hooks={"base": _IN_16_BITS}, applies=_keeps_16_bits, only_saves=True, weights=0.25),
@@ -81,6 +93,15 @@ class Simpler:
     """Whether the techniques only save memory."""
     weights: float = 1.0
     """The least share of the weights that remains with them."""
+    is_compiled: bool = False
+    only_compile: bool = True
+    """Whether the time of a step is known: a compiler fuses its kernels, or nothing is changed."""
+
+    def step(self, traced: StepWork | None) -> StepWork | None:
+        """The kernels of the trial itself, from those of the simpler one."""
+        if traced is None or not self.only_compile:
+            return None
+        return replace(traced, is_compiled=self.is_compiled)
 
 
 def traceable(spec: TrialSpec) -> Simpler:
@@ -95,6 +116,10 @@ def traceable(spec: TrialSpec) -> Simpler:
                 spec=without,
                 only_save=simpler.only_save and technique.only_saves,
                 weights=simpler.weights * technique.weights,
+                is_compiled=technique.is_compiler or simpler.is_compiled,
+                only_compile=simpler.only_compile
+                and technique.is_compiler
+                and _generates_code(spec),
             )
     return simpler
 
@@ -114,5 +139,6 @@ def bounded(prediction: Prediction, reason: str, simpler: Simpler) -> Prediction
         unknown=reason,
         refused=prediction.refused,
         bounds=bounds,
+        step=simpler.step(prediction.step),
         needs_ampere=prediction.needs_ampere,
     )

@@ -12,6 +12,7 @@ from jobs.spec import TrialSpec
 from orchestrator.prediction.estimator import Watch, predict_on, unwatched
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu, load_gpu
 from orchestrator.prediction.prediction import Figure, Fit, Prediction
+from orchestrator.prediction.step_time import StepTime, step_time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -23,6 +24,8 @@ class CardFit:
     """What the card lacks for the trial, or for its full speed; empty if nothing."""
     device: Figure | None = None
     """What NVML would see there; None if that is not known."""
+    time: StepTime | None = None
+    """Of a step; None if it is not known."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,7 +64,12 @@ def card_fit(spec: TrialSpec, prediction: Prediction, card: Gpu) -> CardFit:
     if lacks := _refusal(spec, card):
         return CardFit(fit="no", lacks=lacks)
     own = _on_card(prediction, card, deepspeed=spec.settings.deepspeed is not None)
-    return CardFit(fit=own.fits(card.total_bytes), lacks=_slowdown(spec, card), device=own.device)
+    return CardFit(
+        fit=own.fits(card.total_bytes),
+        lacks=_slowdown(spec, card),
+        device=own.device,
+        time=None if prediction.step is None else step_time(prediction.step, card),
+    )
 
 
 def _on_card(prediction: Prediction, card: Gpu, *, deepspeed: bool) -> Prediction:

@@ -9,13 +9,16 @@ from contextlib import contextmanager, redirect_stdout
 
 from jobs.spec import TrialSpec, to_json
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.model_group import UPDATE_ARGUMENTS, predictions
+from orchestrator.prediction.model_group import predictions
 from orchestrator.prediction.prediction import Prediction
+from orchestrator.prediction.step_work import UPDATE_ARGUMENTS
 from orchestrator.prediction.unsupported import unpredictable
 
 _BATCH_ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _UNTRACED_ARGUMENTS = (*UPDATE_ARGUMENTS, *_BATCH_ARGUMENTS, "tf32")
 """Training arguments that do not change how a micro-batch runs through the model."""
+_UNTRACED_HOOKS = ("optimizer", "partitioner")
+"""Places of hooks that change only the update, or only compiled code."""
 _UNTRACED_PREFIXES = ("dataloader_", "logging_")
 
 
@@ -38,7 +41,7 @@ def predict_on(
     """For each trial, in order, its predictions by the constants of each GPU."""
     by_id: dict[str, list[Prediction]] = {}
     watch(0, len(trials))
-    with _quiet_libraries():
+    with quiet_libraries():
         for group in sharing_traces(trials):
             for own in predictions(group, gpus):
                 by_id[own[0].trial_id] = own
@@ -47,7 +50,8 @@ def predict_on(
 
 
 @contextmanager
-def _quiet_libraries() -> Iterator[None]:
+def quiet_libraries() -> Iterator[None]:
+    """Within it, libraries log and warn of nothing, and print to stderr."""
     logging.disable(logging.CRITICAL)
     try:
         with redirect_stdout(sys.stderr), warnings.catch_warnings():
@@ -61,19 +65,19 @@ def sharing_traces(trials: Iterable[TrialSpec]) -> list[list[TrialSpec]]:
     """The trials in groups that share traces: each group has one model and one way to run it."""
     groups: dict[str, list[TrialSpec]] = {}
     for spec in trials:
-        groups.setdefault(_model_key(spec), []).append(spec)
+        groups.setdefault(model_key(spec), []).append(spec)
     return list(groups.values())
 
 
-def _model_key(spec: TrialSpec) -> str:
+def model_key(spec: TrialSpec) -> str:
+    """Equal for trials that share traces."""
     settings = to_json(spec.settings)
     arguments = {
         name: value
         for name, value in settings["training_arguments"].items()
         if name not in _UNTRACED_ARGUMENTS and not name.startswith(_UNTRACED_PREFIXES)
     }
-    # Leave out the optimizer's hook, which changes only the update.
-    hooks = {place: hook for place, hook in settings["hooks"].items() if place != "optimizer"}
+    hooks = {place: own for place, own in settings["hooks"].items() if place not in _UNTRACED_HOOKS}
     parts = [
         to_json(spec.model),
         to_json(spec.data),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.spec import TrialSpec, to_json
+from jobs.spec import TrialSpec
 from orchestrator.prediction.affine_stream import NEEDS_AMPERE, Stream, between
 from orchestrator.prediction.bounds import bounded, traceable
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
@@ -21,8 +20,10 @@ from orchestrator.prediction.length_streams import (
 )
 from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.margins import widened
+from orchestrator.prediction.operations import StepWork
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
+from orchestrator.prediction.step_work import step_of, update_key
 from orchestrator.prediction.unsupported import unpredictable
 from orchestrator.units import memory
 
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from orchestrator.prediction.tracing.cuda_attention import Picks
     from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
 
-UPDATE_ARGUMENTS = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
-"""Training arguments of the optimizer's step."""
 _LONGEST_STANDS_FOR_ALL = (
     "rows of unequal length under DeepSpeed: the longest batch stands for all, so what their "
     "fragmentation adds is left out"
@@ -75,7 +74,7 @@ def _predictions(trials: list[TrialSpec], gpu: Gpu) -> tuple[list[Prediction], P
         from orchestrator.prediction.tracing.fake_step import FakeStep
     try:
         step = FakeStep(trials[0], gpu)
-        group = _ModelGroup(trials, step, gpu)
+        group = ModelGroup(trials, step, gpu)
     except Exception as error:  # a model or a file of the user's may raise anything
         return [_unknown(spec, _first_line(error)) for spec in trials], set()
     return list(map(group.prediction, trials)), step.picks
@@ -97,7 +96,7 @@ def _bounded(trials: list[TrialSpec], gpu: Gpu) -> tuple[list[Prediction], Picks
     return predicted, picks
 
 
-class _ModelGroup:
+class ModelGroup:
     """Trials of one model. Micro-batches between the smallest and the largest are interpolated."""
 
     def __init__(self, trials: list[TrialSpec], step: FakeStep, gpu: Gpu) -> None:
@@ -117,7 +116,7 @@ class _ModelGroup:
 
     def prediction(self, spec: TrialSpec) -> Prediction:
         """That of the first trial with the same batch and optimizer step: nothing else differs."""
-        key = (_update_key(spec), spec.micro_batch, spec.accumulation)
+        key = (update_key(spec), spec.micro_batch, spec.accumulation)
         if key not in self._predicted:
             try:
                 self._predicted[key] = self._prediction(spec)
@@ -175,6 +174,7 @@ class _ModelGroup:
                 notes = (*notes, _LONGEST_STANDS_FOR_ALL)
         streams = replace(streams, evaluation=self._evaluation_of(spec))
         own, *others = self._replays(spec, streams)
+        knows_step = spec.settings.deepspeed is None and self._step.batches.lengths is None
         replayed = Replayed(
             peaks=own,
             trial=others.pop() if others else None,
@@ -186,7 +186,14 @@ class _ModelGroup:
             is_encoder_decoder=bool(self._step.model.config.is_encoder_decoder),
         )
         prediction = widened(predicted(spec, replayed, self._gpu), spec, first.kernels)
-        return replace(prediction, notes=(*prediction.notes, *notes))
+        step = self.step_work(spec) if knows_step else None
+        return replace(prediction, notes=(*prediction.notes, *notes), step=step)
+
+    def step_work(self, spec: TrialSpec) -> StepWork:
+        """The kernels of a step whose rows are equally long."""
+        batch = self._step.batches.worst(spec.micro_batch)
+        streams = self._micro_batches(batch, spec.micro_batch)
+        return step_of(spec, *streams, self._updates_of(spec).later, batch.tokens())
 
     def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
         """The peaks of a few equal steps. For rows of unequal length those of an epoch in its own
@@ -244,7 +251,7 @@ class _ModelGroup:
         return self._evaluation
 
     def _updates_of(self, spec: TrialSpec) -> Updates:
-        key = _update_key(spec)
+        key = update_key(spec)
         if key not in self._updates:
             self._updates[key] = self._step.updates(spec)
         return self._updates[key]
@@ -276,13 +283,6 @@ def _interpolated(low: MicroBatches, high: MicroBatches, samples: int) -> MicroB
     first = between(low[0], high[0], samples)
     later = between(low[1], high[1], samples) if low[1] and high[1] else None
     return None if first is None or (has_later and later is None) else (first, later)
-
-
-def _update_key(spec: TrialSpec) -> str:
-    given = spec.settings.training_arguments
-    arguments = {name: given[name] for name in UPDATE_ARGUMENTS if name in given}
-    hook = to_json(spec.settings.hooks.get("optimizer"))
-    return json.dumps([arguments, hook], sort_keys=True)
 
 
 def _unknown(spec: TrialSpec, reason: str) -> Prediction:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jobs.spec import Choice
+from orchestrator.prediction.operations import StepWork
 from orchestrator.units import MIB
 
 Fit = Literal["yes", "maybe", "tight", "no", "unknown"]
@@ -94,6 +95,8 @@ class Prediction:
     """Bytes of a step's largest request: what the allocator may keep twice."""
     needs_ampere: bool = False
     """Whether a GPU below capability 8.0 would need more memory, for attention's scores."""
+    step: StepWork | None = None
+    """The kernels of a step, of which ``step_time`` makes seconds; None if they are not known."""
     notes: tuple[str, ...] = ()
     """Why the interval is wider than usual, a sentence each."""
 

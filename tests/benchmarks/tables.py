@@ -34,6 +34,10 @@ SUBCOMMANDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "spread": {
         "runs": {"type": Path, "nargs": "?", "default": RESULTS, "help": "a folder of run folders"}
     },
+    "times": {
+        "predicted": {"type": Path, "metavar": "FILE.parquet"},
+        "runs": {"type": Path, "help": "a folder of run folders"},
+    },
 }
 """Module of ``tests.benchmarks.recorded``, whose function ``lines`` takes these arguments."""
 

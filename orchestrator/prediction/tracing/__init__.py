@@ -7,6 +7,7 @@ positions.py         sequences beyond a model's table of positions
 fake_libraries.py    the libraries' code paths that refuse tensors without data, replaced
 fake_liger.py        Liger's own code, with kernels that do nothing
 allocation_trace.py  every allocation of a traced step, and its kind
+operators.py         what a traced operator computes and moves
 workspaces.py        the kernel workspaces of a traced operator
 cuda_operators.py    operators whose memory on CUDA differs from what tensors without data show
 cuda_semantics.py    a CPU trace made to do what CUDA does: autocast, dropout, softmax

@@ -18,7 +18,10 @@ from orchestrator.prediction.affine_stream import (
     Free,
     Stream,
 )
+from orchestrator.prediction.fusion import fused
+from orchestrator.prediction.operations import Operation, Work
 from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
+from orchestrator.prediction.tracing.operators import operation
 from orchestrator.prediction.tracing.workspaces import workspaces
 
 _aten = torch.ops.aten
@@ -63,6 +66,7 @@ class _Recording:
     left_out: set[int] = field(default_factory=set)
     kernels: set[str] = field(default_factory=set)
     last_number: int = 0
+    operations: list[Operation] = field(default_factory=list)
 
     def take(self, formula: str, integers: tuple[int, ...], kind: str, *, once: str = "") -> int:
         """Record an allocation. Returns its number."""
@@ -92,7 +96,14 @@ class _Recording:
             events += [*sorted(frees, key=attrgetter("number")), replace(event, kind=kind)]
             frees = []
         events += sorted(frees, key=attrgetter("number"))
-        return Stream(events=tuple(events), samples=samples, kernels=frozenset(self.kernels))
+        return Stream(
+            events=tuple(events),
+            samples=samples,
+            kernels=frozenset(self.kernels),
+            work=Work.of(self.operations),
+            compiled=Work.of(fused(self.operations, kept=self.alive)),
+            forward=Work.of([own for own in self.operations if own.is_forward_product]),
+        )
 
 
 class AllocationRecorder(TorchDispatchMode):
@@ -163,6 +174,7 @@ class AllocationRecorder(TorchDispatchMode):
         if func is _aten._local_scalar_dense.default:
             return self._value_of(args[0])
         if func.namespace == "bitsandbytes":
+            self._record_operation(func, args, None)
             return None  # its update kernels work in place
         if func is _aten.nonzero.default and self.experts:
             return self._routed_tokens(args[0])
@@ -180,6 +192,7 @@ class AllocationRecorder(TorchDispatchMode):
         if func in _NEW_ATTENTION and _has_no_older_kernel(*args[:2]):
             self._recording.kernels.add(NEEDS_AMPERE)
         self._record_kernel_workspaces(func, args)
+        self._record_operation(func, args, output)
         return output
 
     def _routed_tokens(self, mask: torch.Tensor) -> Any:
@@ -223,6 +236,17 @@ class AllocationRecorder(TorchDispatchMode):
         recording = self._recording
         taken = [recording.take(*own, "kernel workspaces") for own in workspaces(func, args)]
         recording.events += [Free(number=number) for number in taken]
+
+    def _record_operation(self, func: Any, args: tuple[Any, ...], output: Any) -> None:
+        own = operation(func, args, output, self._phase, self._number)
+        if own is not None:
+            self._recording.operations.append(own)
+
+    def _number(self, tensor: torch.Tensor) -> int:
+        """Of the tensor's storage: below 0 if it is older than the recording."""
+        key = tensor.untyped_storage()._cdata
+        recording, number = self._storages.get(key, (None, 0))
+        return number if recording is self._recording else -1 - number
 
     def _record_storage(self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...]) -> None:
         storage = tensor.untyped_storage()

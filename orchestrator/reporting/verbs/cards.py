@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.labels import label
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.verbs.prediction import heading
-from orchestrator.units import GIB
+from orchestrator.reporting.verbs.step_time import time_row
+from orchestrator.units import GIB, number
 
 if TYPE_CHECKING:
     from orchestrator.analysis.card_prices import Cheapest
-    from orchestrator.prediction.cards import OnCards
+    from orchestrator.prediction.cards import CardFit, OnCards
     from orchestrator.prediction.gpus import Gpu
 
 MICRO_BATCH = "micro_batch"
@@ -20,6 +21,11 @@ _NAME_WIDTH = 18
 _TIGHT = (
     "tight: it fits only if the allocator gives cached memory back, or if context and kernels take "
     "little; their sizes are assumed on all cards but the H100 and the H200"
+)
+
+_RATES = (
+    "/s: forecast samples per second; host: launches on the host limit the speed; only the H200's "
+    "were compared with measurements"
 )
 
 
@@ -68,7 +74,7 @@ def _every_card(by_batch: Mapping[Any, OnCards], cards: Sequence[Gpu]) -> Iterat
     """A row for each card, a column for each micro-batch."""
     yield _cells("card", ["GiB", "capability", *map(_batch, by_batch)])
     for card in cards:
-        fits = [own.fits[card.name].fit for own in by_batch.values()]
+        fits = [_fit(own.fits[card.name]) for own in by_batch.values()]
         size = f"{card.total_bytes / GIB:.1f}"
         yield _cells(card.name, [size, f"{card.capability:.1f}", *fits])
     for title, end in (("GPU memory, from", "low"), ("to, in GiB", "high")):
@@ -76,6 +82,14 @@ def _every_card(by_batch: Mapping[Any, OnCards], cards: Sequence[Gpu]) -> Iterat
         sizes = ["" if own is None else f"{getattr(own, end) / GIB:.2f}" for own in figures]
         yield _cells(title, ["", "", *sizes])
     yield ""
+
+
+def _fit(card: CardFit) -> str:
+    """Whether it fits and, if so, at how many samples a second."""
+    if card.time is None or card.fit not in ("yes", "tight", "maybe"):
+        return card.fit
+    rate = "host" if card.time.bound == "host" else f"{number(card.time.samples_per_second)}/s"
+    return f"{card.fit} {rate}"
 
 
 def _by_batch(
@@ -122,8 +136,11 @@ def _notes(answers: Sequence[OnCards]) -> Iterator[str]:
     predictions = [own.prediction for own in answers]
     yield from dict.fromkeys(f"unknown: {own.unknown}" for own in predictions if own.unknown)
     yield from dict.fromkeys(f"refused: {own.refused}" for own in predictions if own.refused)
-    if any(card.fit == "tight" for own in answers for card in own.fits.values()):
+    shown = [card for own in answers for card in own.fits.values()]
+    if any(card.fit == "tight" for card in shown):
         yield _TIGHT
+    if any(card.time is not None for card in shown):
+        yield _RATES
 
 
 def cards_row(own: OnCards) -> dict[str, Any]:
@@ -136,5 +153,6 @@ def cards_row(own: OnCards) -> dict[str, Any]:
             "fits": card.fit,
             "lacks": card.lacks,
             **{f"device_{end}": value for end, value in ends.items()},
+            **time_row(card.time),
         }
     return {"smallest_card": own.smallest, "cards": cards}

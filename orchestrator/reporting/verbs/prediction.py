@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
@@ -10,21 +11,34 @@ from typing import TYPE_CHECKING, Any
 from jobs.anatomy.memory.kinds import KINDS
 from orchestrator.labels import label
 from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.reporting.verbs.step_time import time_words
 from orchestrator.units import GIB, MIB
 
 if TYPE_CHECKING:
     from orchestrator.prediction.prediction import Bounds, Figure, Prediction
+    from orchestrator.prediction.step_time import StepTime
 
 
-def table(predictions: Sequence[Prediction], axes: Sequence[str], *, evaluates: bool) -> str:
-    """A table with a row for each trial: figures in GiB, the cards that suffice, and the label."""
+def table(
+    predictions: Sequence[Prediction],
+    axes: Sequence[str],
+    times: Sequence[StepTime | None] = (),
+    *,
+    evaluates: bool,
+) -> str:
+    """A table with a row for each trial: figures in GiB, the cards that suffice, and the label.
+
+    ``times`` has the time of each trial's step, if it was forecast.
+    """
     if not predictions:
         return "no trials"
     cards = " ".join(f"{card:>7}" for card in predictions[0].cards)
     header = f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}"
     lines = [heading(evaluates=evaluates), f"{header}  {cards} GB"]
-    for prediction in predictions:
+    for prediction, time in itertools.zip_longest(predictions, times):
         lines += _trial_lines(prediction, label(prediction.choices, axes))
+        if time is not None:
+            lines.append(f"{'':<12}  {time_words(time)}")
     lines += dict.fromkeys(note for own in predictions for note in own.notes)
     fits = {fit for own in predictions for fit in own.cards.values()}
     if "maybe" in fits:

@@ -8,12 +8,13 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import yaml
 
 from jobs.flags import FlagKind
 from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.prediction.prediction import CARDS
-from tests.benchmarks.recorded import by_hand, paired, predictions, spread
+from tests.benchmarks.recorded import by_hand, paired, predictions, spread, times
 from tests.benchmarks.recorded.shared_gpu import shared_rows
 from tests.benchmarks.tables import SUBCOMMANDS, command_line
 from tests.support.records import make_record, write_run
@@ -124,3 +125,14 @@ def test_spread_finds_the_prior_that_trials_were_drawn_with():
 
     drawn = [trial(0.1 * 1.005**number) for number in range(1000)]
     assert spread.fit(drawn) == pytest.approx((1.5, 0.008, 0.004), rel=0.15)
+
+
+def test_learned_efficiencies_are_those_that_the_recorded_rows_fit():
+    options = command_line().parse_args(
+        ["times", str(ROOT / "tests/data/predictions/times.parquet"), str(ROOT / "docs/results")]
+    )
+    bound = [own for own in times.timed(options) if own.host_bound_share <= 0.1]
+    fit = times.fitted(bound)
+    file = ROOT / "orchestrator/prediction/efficiencies.yaml"
+    learned = yaml.safe_load(file.read_text())["efficiencies"]
+    assert learned == {kind: pytest.approx(1 / own, abs=2e-3) for kind, own in fit.factors.items()}

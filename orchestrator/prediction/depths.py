@@ -1,0 +1,90 @@
+"""Models with many equal layers, from traces of a few layers: what a step runs, and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from jobs.spec import TrialSpec
+from orchestrator.prediction.bounds import traceable
+from orchestrator.prediction.estimator import model_key, quiet_libraries
+from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.libraries import quick_imports
+from orchestrator.prediction.model_group import ModelGroup
+from orchestrator.prediction.operations import StepWork
+from orchestrator.prediction.unsupported import unpredictable
+
+_FEW, _MORE = 2, 4
+"""Layers that are traced. Layers may alternate, so both are even."""
+
+
+def step_works(trials: Sequence[TrialSpec], gpu: Gpu) -> list[StepWork | None]:
+    """The kernels of a step of each trial, in order; None where they are not known."""
+    groups: dict[str, list[TrialSpec]] = {}
+    for spec in trials:
+        groups.setdefault(model_key(traceable(spec).spec), []).append(spec)
+    by_id: dict[str, StepWork | None] = {}
+    with quiet_libraries():
+        for group in groups.values():
+            by_depth = ByDepth.of(group, gpu)
+            for spec in group:
+                by_id[spec.trial_id] = None if by_depth is None else by_depth.step(spec)
+    return [by_id[spec.trial_id] for spec in trials]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ByDepth:
+    """Trials that share traces, at two depths."""
+
+    few: ModelGroup
+    more: ModelGroup
+    times: float
+    """How many times the difference of the two is missing to the model's own depth."""
+
+    @classmethod
+    def of(cls, trials: Sequence[TrialSpec], gpu: Gpu) -> ByDepth | None:
+        """None if the trials cannot be traced, or have no single kind of step."""
+        simpler = [traceable(spec).spec for spec in trials]
+        if unpredictable(simpler[0]) or simpler[0].settings.deepspeed is not None:
+            return None
+        with quick_imports():
+            from jobs.trial.models import architecture_config
+        try:
+            config = architecture_config(simpler[0].model)
+            layers = int(getattr(config, "num_hidden_layers", 0) or 0)
+            if layers <= _MORE:
+                whole = _group(simpler, layers, gpu)
+                return cls(few=whole, more=whole, times=0.0)
+            few, more = _group(simpler, _FEW, gpu), _group(simpler, _MORE, gpu)
+        except Exception:  # a model may refuse fewer layers, or any trace
+            return None
+        return cls(few=few, more=more, times=(layers - _MORE) / (_MORE - _FEW))
+
+    def step(self, spec: TrialSpec) -> StepWork | None:
+        """None if a technique changes its kernels in a way that is not known."""
+        simpler = traceable(spec)
+        try:
+            more, few = (own.step_work(simpler.spec) for own in (self.more, self.few))
+        except Exception:
+            return None
+        return simpler.step(more.deepened(few, self.times))
+
+    def device_bytes(self, spec: TrialSpec) -> int | None:
+        """Upper end of the memory of the GPU; of a compiled trial that of the same without."""
+        simpler = traceable(spec).spec
+        more, few = (own.prediction(simpler).device for own in (self.more, self.few))
+        if more is None or few is None:
+            return None
+        return round(more.high + (more.high - few.high) * self.times)
+
+
+def _group(trials: Sequence[TrialSpec], layers: int, gpu: Gpu) -> ModelGroup:
+    from orchestrator.prediction.tracing.fake_step import FakeStep
+
+    model = trials[0].model
+    config = {**model.config, "num_hidden_layers": layers} if layers else model.config
+    spec = replace(trials[0], model=replace(model, config=config))
+    step = FakeStep(spec, gpu)
+    if step.batches.lengths is not None:
+        raise ValueError("rows of unequal length have no single step")
+    return ModelGroup(list(trials), step, gpu)

@@ -1,0 +1,66 @@
+"""What a compiler makes of a step's kernels: elementwise ones between two others become one."""
+
+import itertools
+from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
+
+from orchestrator.prediction.operations import Operation
+
+_FUSED = frozenset({"elementwise", "reductions", "copies", "loss"})
+"""Kinds of operations that Inductor fuses."""
+
+
+def fused(operations: Sequence[Operation], kept: Container[int]) -> list[Operation]:
+    """The kernels of a compiled micro-batch; ``kept`` are storages that outlive it.
+
+    A value is written to memory if a product or attention reads it, or another kernel of its own
+    pass. Whatever else the backward pass needs, it computes again from values that were written:
+    the partition of AOTAutograd (torch/_functorch/partitioners.py) saves nothing that is cheap.
+    """
+    runs = [(own, list(group)) for own, group in itertools.groupby(operations, _run_of)]
+    written = set(_written(runs))
+    sources: dict[int, dict[int, int]] = {}
+    """Storage that is not written -> those from which it is computed again, with their bytes."""
+    kernels: list[Operation] = []
+    for (is_fused, _), group in runs:
+        if not is_fused:
+            kernels += group
+            continue
+        reads: dict[int, int] = {}
+        writes: dict[int, int] = {}
+        for own in group:
+            needed: dict[int, int] = {}
+            for number, nbytes in own.reads:
+                needed.update(sources.get(number, {number: nbytes}))
+            reads |= {number: nbytes for number, nbytes in needed.items() if number not in writes}
+            for number, nbytes in own.writes:
+                if number in written or number in kept:
+                    sources.pop(number, None)
+                    writes[number] = nbytes
+                else:
+                    sources[number] = needed
+        all_reads, all_writes = tuple(reads.items()), tuple(writes.items())
+        kernels.append(replace(group[0], kind="elementwise", reads=all_reads, writes=all_writes))
+    return kernels
+
+
+_Run = tuple[tuple[bool, str], list[Operation]]
+
+
+def _run_of(own: Operation) -> tuple[bool, str]:
+    """Equal for neighbours that become one kernel."""
+    return own.kind in _FUSED, own.phase
+
+
+def _written(runs: Sequence[_Run]) -> Iterator[int]:
+    """Storages that another kernel of the same pass reads, or a product or attention."""
+    made: dict[int, tuple[int, str]] = {}
+    for number, ((is_fused, phase), group) in enumerate(runs):
+        for own in group:
+            for storage, _ in own.reads:
+                its_run, its_phase = made.get(storage, (number, phase))
+                if not is_fused or (its_phase == phase and its_run != number):
+                    yield storage
+            made.update((storage, (number, phase)) for storage, _ in own.writes)
+            if not is_fused:
+                yield from (storage for storage, _ in own.writes)

@@ -1,0 +1,123 @@
+"""The kernels of a traced step: what each computes and moves, before any GPU is known."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+OPTIMIZER = "optimizer"
+"""Kind of all operations of an update."""
+Access = tuple[int, int]
+"""Number of a storage in its trace, and the bytes of it that are read or written."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Operation:
+    """One kernel."""
+
+    kind: str
+    """As ``bf16 products``, ``bf16 cudnn attention``, ``elementwise``: ``tracing.operators``."""
+    phase: str = ""
+    """forward, backward or update."""
+    flop: int = 0
+    """Floating-point operations of products and of attention."""
+    reads: tuple[Access, ...] = ()
+    writes: tuple[Access, ...] = ()
+    is_recomputed: bool = False
+    """Whether checkpointing repeats it in the backward pass."""
+
+    @property
+    def is_forward_product(self) -> bool:
+        return self.phase == "forward" and self.kind.endswith(" products")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """The kernels of a step, or of a part of it."""
+
+    by_kind: Mapping[str, NDArray[Any]] = field(default_factory=dict)
+    """Kind -> a row for each kernel: floating-point operations, bytes, how often it runs."""
+    model_flop: float = 0.0
+    """Floating-point operations without repeated ones, as the MFU counts them."""
+
+    @classmethod
+    def of(cls, operations: Sequence[Operation]) -> Work:
+        rows: dict[str, list[tuple[int, int, int]]] = {}
+        for own in operations:
+            nbytes = sum(size for _, size in (*own.reads, *own.writes))
+            rows.setdefault(own.kind, []).append((own.flop, nbytes, 1))
+        return cls(
+            by_kind={kind: np.array(own, dtype=float) for kind, own in rows.items()},
+            model_flop=float(sum(own.flop for own in operations if not own.is_recomputed)),
+        )
+
+    def launches(self, *, of_optimizer: bool) -> float:
+        """Kernels of the optimizer, or all others."""
+        return float(
+            sum(
+                rows[:, 2].sum()
+                for kind, rows in self.by_kind.items()
+                if (kind == OPTIMIZER) is of_optimizer
+            )
+        )
+
+    def __mul__(self, times: float) -> Work:
+        """The same, run so many times."""
+        scale = np.array([1, 1, times])
+        by_kind = {kind: rows * scale for kind, rows in self.by_kind.items()}
+        return Work(by_kind=by_kind, model_flop=self.model_flop * times)
+
+    def __add__(self, other: Work) -> Work:
+        both = {
+            kind: np.concatenate(
+                [own.by_kind[kind] for own in (self, other) if kind in own.by_kind]
+            )
+            for kind in {**self.by_kind, **other.by_kind}
+        }
+        return Work(by_kind=both, model_flop=self.model_flop + other.model_flop)
+
+    def has_kernels_of(self, other: Work) -> bool:
+        """Whether both have as many kernels of each kind."""
+        numbers = ({kind: len(rows) for kind, rows in own.by_kind.items()} for own in (self, other))
+        return next(numbers) == next(numbers)
+
+    def towards(self, high: Work, position: float) -> Work:
+        """The work at a micro-batch, all of whose sizes are affine in it; 1 is that of ``high``."""
+        return Work(
+            by_kind={
+                kind: rows + (high.by_kind[kind] - rows) * position
+                for kind, rows in self.by_kind.items()
+            },
+            model_flop=self.model_flop + (high.model_flop - self.model_flop) * position,
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepWork:
+    """The kernels of an optimizer step, and what it trains on."""
+
+    eager: Work
+    compiled: Work
+    """The same step if it is compiled."""
+    is_compiled: bool = False
+    samples: int
+    tokens: int
+    """With padding; 0 for images."""
+    formats: Mapping[str, str] = field(default_factory=dict)
+    """Number format of a trace -> the one that computes: ``fp32`` -> ``tf32`` where it may."""
+
+    @property
+    def work(self) -> Work:
+        return self.compiled if self.is_compiled else self.eager
+
+    def deepened(self, less: StepWork, times: float) -> StepWork:
+        """The step of a model with ``times`` as many layers more as ``less`` has fewer."""
+        return replace(
+            self,
+            eager=self.eager * (1 + times) + less.eager * -times,
+            compiled=self.compiled * (1 + times) + less.compiled * -times,
+        )

@@ -1,0 +1,143 @@
+"""Seconds of a training step on a card: a roofline of its kernels, by kind of operation.
+
+A kernel takes the longer of two times at the card's full rates: that of its arithmetic, and that
+of its bytes. Kernels of a kind reach a share of these rates, their efficiency. If the host needs
+longer to launch all kernels than the card to run them, the step is host-bound: then only a lower
+bound is known. ``efficiencies.yaml`` has what was learned from recorded runs.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import yaml
+
+from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.operations import StepWork
+
+_FILE = Path(__file__).with_name("efficiencies.yaml")
+Bound = Literal["gpu", "host", "either"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class StepTime:
+    """The seconds of an optimizer step, and the rates that follow."""
+
+    seconds: float
+    """Of the GPU: the step takes longer if it is host-bound."""
+    low: float
+    high: float
+    host_seconds: float
+    """Time in which a usual host launches the kernels."""
+    bound: Bound
+    """gpu, host, or either: that depends on the host."""
+    samples: int
+    tokens: int
+    mfu: float | None
+    """Model flop per second, as a share of the card's rate; None for a format without one."""
+
+    @property
+    def samples_per_second(self) -> float:
+        return self.samples / self.seconds
+
+    @property
+    def tokens_per_second(self) -> float | None:
+        """With padding; None for images."""
+        return self.tokens / self.seconds if self.tokens else None
+
+    @property
+    def likely_seconds_per_sample(self) -> float:
+        """With a usual host, which may be slower than the GPU."""
+        return max(self.seconds, self.host_seconds) / self.samples
+
+
+def step_time(step: StepWork, gpu: Gpu) -> StepTime | None:
+    """None for a card whose rates are not known."""
+    if not gpu.flops_per_second or not gpu.bytes_per_second:
+        return None
+    learned = _learned()
+    full = full_rate_seconds(step, gpu)
+    kernels, updates = (step.work.launches(of_optimizer=own) for own in (False, True))
+    seconds = sum(own / learned["efficiencies"].get(kind, 0.65) for kind, own in full.items())
+    seconds += learned["seconds_per_kernel"] * kernels
+    seconds += learned["seconds_per_optimizer_kernel"] * updates
+    below, above = learned["errors"]["compiled" if step.is_compiled else "eager"]
+    # The errors of other cards were never measured.
+    times = 1 if gpu.name in learned["compared"] else 2
+    host = (kernels + updates) * learned["host_seconds_per_kernel"]
+    return StepTime(
+        seconds=seconds,
+        low=seconds / (1 + times * below),
+        high=seconds * (1 + times * above),
+        host_seconds=host,
+        bound=_bound(seconds / host, learned["host_spread"]),
+        samples=step.samples,
+        tokens=step.tokens,
+        mfu=_mfu(step, gpu, seconds),
+    )
+
+
+def _bound(seconds_per_host_second: float, spread: list[float]) -> Bound:
+    """``spread``: the fastest and the slowest hosts, as shares of a usual one's time."""
+    fastest, slowest = spread
+    if seconds_per_host_second < fastest:
+        return "host"
+    return "either" if seconds_per_host_second < slowest else "gpu"
+
+
+PRODUCTS = " products"
+ENDS = "ends of matrix multiplications"
+"""What is lost where the tiles of a matrix product do not fill all multiprocessors: it is learned
+as a number of 10**9 floating-point operations of each product."""
+_OF_MEMORY = frozenset({"reductions", "copies", "optimizer"})
+"""Kinds that are learned by themselves; others that move bytes are ``elementwise``."""
+
+
+def full_rate_seconds(step: StepWork, gpu: Gpu) -> dict[str, float]:
+    """Learned kind of operation -> the seconds of all its kernels at the card's full rates."""
+    seconds: defaultdict[str, float] = defaultdict(float)
+    for kind, rows in step.work.by_kind.items():
+        traced_format, _, name = kind.partition(" ")
+        times = rows[:, 2]
+        each = rows[:, 1] / gpu.bytes_per_second
+        learned = kind if kind in _OF_MEMORY else "elementwise"
+        if name:
+            is_product = name == PRODUCTS.strip()
+            # Attention never computes in TF32.
+            computed = (
+                step.formats.get(traced_format, traced_format) if is_product else traced_format
+            )
+            rate = _rate(gpu, computed)
+            each = np.maximum(each, rows[:, 0] / rate)
+            bits = "16-bit" if computed in ("bf16", "fp16") else computed
+            learned = bits + (PRODUCTS if is_product else " attention")
+            seconds[ENDS] += is_product * 1e9 / rate * float(times.sum())
+        seconds[learned] += float((each * times).sum())
+    return dict(seconds)
+
+
+def _rate(gpu: Gpu, number_format: str) -> float:
+    """A format that the card lacks is computed in 32 bits."""
+    rates = gpu.flops_per_second
+    return rates.get(number_format, rates["fp32"])
+
+
+def _mfu(step: StepWork, gpu: Gpu, seconds: float) -> float | None:
+    products = [kind for kind in step.work.by_kind if kind.endswith(PRODUCTS)]
+    if not products:
+        return None
+    main = max(products, key=lambda kind: float(np.prod(step.work.by_kind[kind][:, ::2], 1).sum()))
+    number_format = main.partition(" ")[0]
+    rate = _rate(gpu, step.formats.get(number_format, number_format))
+    return step.work.model_flop / seconds / rate
+
+
+@functools.cache
+def _learned() -> dict[str, Any]:
+    content: dict[str, Any] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
+    return content

@@ -1,0 +1,109 @@
+"""What a traced operator does on a GPU: its kind, its arithmetic, and the memory that it moves."""
+
+import functools
+from collections.abc import Callable, Iterator
+from math import prod
+from typing import Any
+
+import torch
+
+from orchestrator.prediction.operations import OPTIMIZER, Operation
+
+_aten = torch.ops.aten
+_FORMATS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+_NAMES = {
+    "products": "mm addmm bmm baddbmm _grouped_mm convolution convolution_backward",
+    "loss": "_log_softmax _log_softmax_backward_data nll_loss_forward nll_loss_backward",
+    "rows": "embedding embedding_dense_backward index index_put index_put_ index_select index_add "
+    "index_add_ gather scatter scatter_ scatter_add",
+    "reductions": "native_layer_norm native_layer_norm_backward native_group_norm sum mean "
+    "native_group_norm_backward _softmax _softmax_backward_data",
+    "copies": "_to_copy clone copy_ cat fill_ zero_ zeros_like zeros full",
+    "": "empty empty_like empty_strided new_empty new_empty_strided _unsafe_view lift_fresh",
+}
+"""Kind -> its operators, "" for those without a kernel. Others are elementwise, or reduce."""
+_ATTENTION = {
+    f"_scaled_dot_product_{name}_attention{direction}": f"{name} attention{direction}"
+    for name in ("cudnn", "flash", "efficient")
+    for direction in ("", "_backward")
+}
+_KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()} | _ATTENTION
+
+
+def operation(
+    func: Any, args: tuple[Any, ...], output: Any, phase: str, number: Callable[[Any], int]
+) -> Operation | None:
+    """The operation of a call, None if it runs no kernel; ``number`` is that of a storage."""
+    name = func._schema.name.partition("::")[2]
+    kind = _KINDS.get(name, "elementwise")
+    if func.is_view or not kind:
+        return None
+    written = _written(func)
+    reads = [own for part in args for own in _tensors(part)]
+    writes = [own for index in written for own in _tensors(args[index])] if written else []
+    writes = writes or list(_tensors(output))
+    if not writes:
+        return None
+    flop = 0
+    if kind == "products":
+        kind = f"{_FORMATS.get(reads[-1].dtype, 'fp32')} products"
+        flop = _product_flop(name, args, output)
+    elif name in _ATTENTION:
+        flop = _attention_flop(func, args)
+        kind = f"{_FORMATS.get(reads[0].dtype, 'fp32')} {kind}"
+    return Operation(
+        kind=OPTIMIZER if phase == "update" else kind,
+        phase=phase,
+        flop=flop,
+        reads=tuple((number(own), _nbytes(own)) for own in reads),
+        writes=tuple((number(own), _nbytes(own)) for own in writes),
+        is_recomputed=torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1,
+    )
+
+
+@functools.cache
+def _written(func: Any) -> tuple[int, ...]:
+    """Positions of the arguments that an operator writes."""
+    arguments = enumerate(func._schema.arguments)
+    return tuple(
+        index
+        for index, own in arguments
+        if own.alias_info is not None and own.alias_info.is_write and not own.kwarg_only
+    )
+
+
+def _tensors(value: Any) -> Iterator[torch.Tensor]:
+    if isinstance(value, torch.Tensor):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for part in value:
+            yield from _tensors(part)
+
+
+def _nbytes(tensor: torch.Tensor) -> int:
+    """Bytes of memory: an expanded tensor is in memory once."""
+    return min(tensor.nbytes, tensor.untyped_storage().nbytes())
+
+
+def _product_flop(name: str, args: tuple[Any, ...], output: Any) -> int:
+    """Two operations for each multiplication with its addition."""
+    if name == "convolution":
+        return int(2 * output.numel() * prod(args[1].shape[1:]))
+    if name == "convolution_backward":
+        # One product for the gradient of the images, and one for that of the weight.
+        return int(2 * args[0].numel() * prod(args[2].shape[1:]) * sum(args[-1][:2]))
+    left, right = args[1:3] if name in ("addmm", "baddbmm") else args[:2]
+    # A group of ``_grouped_mm`` has its own rows, so that each of them meets one matrix.
+    return int(2 * left.numel() * right.shape[-1])
+
+
+def _attention_flop(func: Any, args: tuple[Any, ...]) -> int:
+    """Two products forward; five backward, because the scores are computed again."""
+    given = dict(zip((own.name for own in func._schema.arguments), args, strict=False))
+    query, key, value = (given[name] for name in ("query", "key", "value"))
+    pairs = prod(query.shape[:-1]) * key.shape[-2]
+    flop = 2 * pairs * (query.shape[-1] + value.shape[-1])
+    if "out" in given:
+        flop = flop * 5 // 2
+    # A causal kernel skips the blocks of later keys.
+    return int(flop // 2 if given.get("is_causal") else flop)

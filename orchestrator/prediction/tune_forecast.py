@@ -1,0 +1,127 @@
+"""The fastest configurations of ``tune``'s space that fit a memory, forecast from few traces.
+
+Sets of techniques that no trace tells apart share a forecast, and the first stands for all. Memory
+is that of two models with few layers, continued to the model's own number of layers.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jobs.spec import TrialSpec
+from orchestrator.prediction.bounds import traceable
+from orchestrator.prediction.depths import ByDepth
+from orchestrator.prediction.estimator import Watch, model_key, quiet_libraries, unwatched
+from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.operations import StepWork
+from orchestrator.prediction.step_time import StepTime, step_time
+from orchestrator.prediction.step_work import update_key
+
+MOST_TRACES = 10
+"""Ways to run a model that are traced; each takes a second or two."""
+_TIMED_SIZES = 3
+"""The largest micro-batches that fit, of which the fastest is taken."""
+_BATCH = ("micro_batch", "accumulation")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Candidate:
+    """A set of techniques at one of its micro-batches."""
+
+    spec: TrialSpec
+    device_bytes: int
+    """Upper end of what NVML would see."""
+    step: StepWork
+    time: StepTime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetForecast:
+    """A set of techniques at all its micro-batches, the smallest first."""
+
+    specs: Sequence[TrialSpec]
+    by_depth: ByDepth
+
+    def fastest(self, memory_bytes: int, gpu: Gpu) -> Candidate | None:
+        """Its fastest micro-batch that fits; None if none does."""
+        fitting = self._largest(memory_bytes)
+        found = []
+        for position in range(max(0, fitting - _TIMED_SIZES), fitting):
+            spec = self.specs[position]
+            step = self.by_depth.step(spec)
+            time = None if step is None else step_time(step, gpu)
+            if step is not None and time is not None:
+                device = self.by_depth.device_bytes(spec) or 0
+                found.append(Candidate(spec=spec, device_bytes=device, step=step, time=time))
+        return min(found, key=lambda own: own.time.likely_seconds_per_sample, default=None)
+
+    def _largest(self, memory_bytes: int) -> int:
+        """How many of its micro-batches fit. Memory grows with the micro-batch."""
+        low, high = 0, len(self.specs)
+        while low < high:
+            middle = (low + high) // 2
+            device = self.by_depth.device_bytes(self.specs[middle])
+            if device is not None and device <= memory_bytes:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SpaceForecast:
+    sets: Sequence[SetForecast]
+    left_out: int
+    """Sets of techniques without a forecast of their own."""
+
+    def ranked(self, memory_bytes: int, gpu: Gpu) -> list[Candidate]:
+        """Of each set its fastest micro-batch that fits, the fastest first."""
+        found = [own.fastest(memory_bytes, gpu) for own in self.sets]
+        fitting = [own for own in found if own is not None]
+        return sorted(fitting, key=lambda own: own.time.likely_seconds_per_sample)
+
+
+def forecast_space(
+    trials: Sequence[TrialSpec], gpu: Gpu, watch: Watch = unwatched
+) -> SpaceForecast:
+    """Trace the ways to run the model that most sets share. The user's own trial comes first."""
+    by_set: dict[str, list[TrialSpec]] = {}
+    for spec in trials:
+        by_set.setdefault(_techniques(spec), []).append(spec)
+    by_trace: dict[str, dict[str, list[TrialSpec]]] = {}
+    for specs in by_set.values():
+        specs.sort(key=lambda own: own.micro_batch)
+        simpler = traceable(specs[0])
+        if simpler.only_compile:
+            distinct = by_trace.setdefault(model_key(simpler.spec), {})
+            distinct.setdefault(_forecast_key(specs[0]), specs)
+    own, *others = by_trace.values()
+    chosen = [own, *sorted(others, key=len, reverse=True)[: MOST_TRACES - 1]]
+    sets: list[SetForecast] = []
+    with quiet_libraries():
+        for number, distinct in enumerate(chosen):
+            watch(number, len(chosen))
+            sets += _of_trace(list(distinct.values()), gpu)
+        watch(len(chosen), len(chosen))
+    return SpaceForecast(sets=sets, left_out=len(by_set) - len(sets))
+
+
+def _of_trace(sets: list[list[TrialSpec]], gpu: Gpu) -> Iterator[SetForecast]:
+    by_depth = ByDepth.of([*itertools.chain(*sets)], gpu)
+    if by_depth is not None:
+        yield from (SetForecast(specs=specs, by_depth=by_depth) for specs in sets)
+
+
+def _techniques(spec: TrialSpec) -> str:
+    return json.dumps({axis: own for axis, own in spec.choices.items() if axis not in _BATCH})
+
+
+def _forecast_key(spec: TrialSpec) -> str:
+    """Equal for sets of one trace that have the same forecast."""
+    simpler = traceable(spec)
+    budget = str(spec.settings.hooks.get("partitioner"))
+    tf32 = bool(spec.settings.training_arguments.get("tf32"))
+    return json.dumps([update_key(simpler.spec), simpler.is_compiled, tf32, budget])

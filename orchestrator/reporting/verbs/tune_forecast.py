@@ -1,0 +1,94 @@
+"""The forecast of ``tune`` in words and as plain values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.labels import label
+from orchestrator.reporting.terminal.safe_text import visible
+from orchestrator.reporting.verbs.step_time import time_row, time_words
+from orchestrator.units import HOUR_SECONDS, memory, number
+
+if TYPE_CHECKING:
+    from orchestrator.api.tune_forecast import Answer, TuneForecast
+
+_SHOWN = 3
+_SAMPLES = 1_000_000
+"""Samples whose price is compared."""
+
+
+def text(forecast: TuneForecast) -> str:
+    """For each card and memory the fastest configurations, and how sure that is."""
+    counted = (
+        f"{forecast.considered:,} configurations: {forecast.sets} sets of techniques are forecast"
+    )
+    lines = [f"{counted}, {forecast.left_out} are like one of these or not traced"]
+    axes = forecast.config.axes_in_play
+    for answer in forecast.answers:
+        lines.append(f"{answer.card}, {memory(answer.memory_bytes)}")
+        if not answer.ranked:
+            lines.append("  nothing fits")
+            continue
+        for place, own in enumerate(answer.ranked[:_SHOWN], 1):
+            lines.append(f"  {place}. {label(own.spec.choices, axes)}")
+            lines.append(f"     {time_words(own.time)}; at most {memory(own.device_bytes)}")
+        lines.append(f"  {_how_sure(answer)}")
+    if any(answer.per_hour is not None for answer in forecast.answers):
+        lines.append(_cheapest(forecast))
+    return visible("\n".join(lines))
+
+
+def _rivals(answer: Answer) -> int:
+    """Other sets that the errors of the forecast may have hidden the speed of."""
+    best = answer.ranked[0].time
+    slowest = best.high / best.samples
+    return sum(own.time.low / own.time.samples <= slowest for own in answer.ranked[1:])
+
+
+def _how_sure(answer: Answer) -> str:
+    rivals = _rivals(answer)
+    if not rivals:
+        return "surely the fastest of these sets: no interval of another one reaches it"
+    return f"{rivals} of {len(answer.ranked) - 1} others may be as fast: their intervals overlap"
+
+
+def _price(answer: Answer) -> float | None:
+    if answer.per_hour is None or not answer.ranked:
+        return None
+    seconds = answer.ranked[0].time.likely_seconds_per_sample * _SAMPLES
+    return answer.per_hour * seconds / HOUR_SECONDS
+
+
+def _cheapest(forecast: TuneForecast) -> str:
+    prices = {price: own.card for own in forecast.answers if (price := _price(own)) is not None}
+    if not prices:
+        return "nothing fits on a card with a price"
+    least = min(prices)
+    return f"the cheapest: {prices[least]}, {number(least)} for {_SAMPLES:,} samples"
+
+
+def plain(forecast: TuneForecast) -> dict[str, Any]:
+    """Plain values: bytes as integers, times in seconds."""
+    return {
+        "considered": forecast.considered,
+        "sets": forecast.sets,
+        "left_out": forecast.left_out,
+        "answers": [_answer(own) for own in forecast.answers],
+    }
+
+
+def _answer(answer: Answer) -> dict[str, Any]:
+    return {
+        "card": answer.card,
+        "memory_bytes": answer.memory_bytes,
+        "price_of_a_million_samples": _price(answer),
+        "may_be_as_fast": _rivals(answer) if answer.ranked else None,
+        "ranked": [
+            {
+                "choices": dict(own.spec.choices),
+                "device_bytes": own.device_bytes,
+                **time_row(own.time),
+            }
+            for own in answer.ranked
+        ],
+    }

@@ -1,0 +1,275 @@
+"""Forecast seconds of a step against recorded ones: each model by the efficiencies of the others.
+
+FILE is what ``python -m tests.benchmarks.predictions --times`` wrote: the seconds of the kernels of
+each recorded configuration at the card's full rates. Rows on a GPU that other processes used are
+left out. The last lines are what ``orchestrator/prediction/efficiencies.yaml`` holds: the same fit,
+on all models, and the errors of those that were left out.
+"""
+
+import itertools
+import json
+import statistics
+from argparse import Namespace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.optimize import lsq_linear
+
+from jobs.record import Outcome
+from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.step_time import ENDS, PRODUCTS
+from orchestrator.storage.tables.predictions import read_predictions
+from orchestrator.storage.tables.rows import Row
+from orchestrator.units import GIB
+from tests.benchmarks.recorded.configurations import identity, measured_rows, recorded_runs
+
+_HOST_BOUND = 0.1
+"""Share of micro-batches without queued work above which a row is not GPU-bound."""
+_USUAL_SHARE = 0.65
+"""The efficiency of a kind of which the rows say little."""
+_USUAL = {ENDS: 2.0}
+_USUAL_KERNELS = (2e-6, 6e-6)
+"""Seconds between two kernels, and of the launch of a kernel, which an optimizer waits for."""
+_PRIOR = 0.3
+"""Weight of a factor's usual value, where a model has 1."""
+_BUDGETS = (24, 40, 80, 138)
+_ENOUGH = 8
+"""Rows among which a pick says something."""
+_STEADY = 0.02
+"""Relative errors below this are all as good: equal trials differ by as much."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Timed:
+    """A configuration, its kernels, and what was measured."""
+
+    config: str
+    """The model and data that it shares with other rows."""
+    model: str
+    number_format: str
+    is_compiled: bool
+    full_rate_seconds: Mapping[str, float]
+    launches: float
+    optimizer_launches: float
+    model_flop: float
+    seconds: float
+    """The median of its measured steps."""
+    samples: int
+    device_bytes: int
+    host_bound_share: float
+    """Share of micro-batches after which the GPU had no queued work."""
+
+    @property
+    def all_launches(self) -> float:
+        return self.launches + self.optimizer_launches
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Fit:
+    """Kind -> seconds for each second at full rates; and seconds for each kernel."""
+
+    factors: Mapping[str, float]
+    seconds_per_kernel: float
+    seconds_per_optimizer_kernel: float
+
+    def __call__(self, own: Timed) -> float:
+        kinds = own.full_rate_seconds.items()
+        seconds = sum(self.factors.get(kind, 1 / _USUAL_SHARE) * full for kind, full in kinds)
+        seconds += self.seconds_per_kernel * own.launches
+        return seconds + self.seconds_per_optimizer_kernel * own.optimizer_launches
+
+
+def fitted(rows: Sequence[Timed]) -> Fit:
+    """Least absolute relative errors. Every model has the same weight; the assumption that all is
+    as usual has less, and decides where the rows say little."""
+    kinds = sorted({kind for own in rows for kind in own.full_rate_seconds})
+    usual = np.array([*(_USUAL.get(kind, 1 / _USUAL_SHARE) for kind in kinds), *_USUAL_KERNELS])
+    table = [
+        [own.full_rate_seconds.get(kind, 0.0) for kind in kinds]
+        + [own.launches, own.optimizer_launches]
+        for own in rows
+    ]
+    # A column is the share of the step's time that its kind would have if all were as usual.
+    shares = np.array(table) * usual / np.array([[own.seconds] for own in rows])
+    models = [own.model for own in rows]
+    weights = np.array([models.count(model) ** -0.5 for model in models])
+    changes = np.ones(len(usual))
+    for _ in range(30):
+        # Reweighted least squares: the weight of an error falls as it grows.
+        own = weights * np.sqrt(0.1 / np.maximum(abs(shares @ changes - 1), _STEADY))
+        left = np.vstack([shares * own[:, None], _PRIOR * np.eye(len(usual))])
+        right = np.concatenate([own, _PRIOR * np.ones(len(usual))])
+        changes = lsq_linear(left, right, bounds=(0.3, 4)).x
+    factors = changes * usual
+    return Fit(
+        factors=dict(zip(kinds, factors, strict=False)),
+        seconds_per_kernel=float(factors[-2]),
+        seconds_per_optimizer_kernel=float(factors[-1]),
+    )
+
+
+def constant_mfu(rows: Sequence[Timed]) -> Callable[[Timed], float]:
+    """The rival: the median MFU of the rows of a number format; of all rows if it has none."""
+    rates = load_gpu("h200").flops_per_second
+
+    def full(own: Timed) -> float:
+        return own.model_flop / rates[own.number_format.replace("16-bit", "bf16")]
+
+    by_format: dict[str, list[float]] = {}
+    for own in rows:
+        by_format.setdefault(own.number_format, []).append(full(own) / own.seconds)
+    every = [share for shares in by_format.values() for share in shares]
+
+    def estimate(own: Timed) -> float:
+        return full(own) / statistics.median(by_format.get(own.number_format, every))
+
+    return estimate
+
+
+def errors_left_out(
+    rows: Sequence[Timed], learn: Callable[[Sequence[Timed]], Callable[[Timed], float]]
+) -> dict[str, list[float]]:
+    """Model -> relative errors of its rows, by what was learned from the other models."""
+    errors = {}
+    for model in dict.fromkeys(own.model for own in rows):
+        estimate = learn([own for own in rows if own.model != model])
+        its = [own for own in rows if own.model == model]
+        errors[model] = [estimate(own) / own.seconds - 1 for own in its]
+    return errors
+
+
+def lines(options: Namespace) -> Iterator[str]:
+    every = list(timed(options))
+    bound = [own for own in every if own.host_bound_share <= _HOST_BOUND]
+    errors = errors_left_out(bound, fitted)
+    rival = errors_left_out(bound, constant_mfu)
+    yield "| model left out | GPU-bound rows | median error | nine of ten within | constant MFU |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    all_ours, all_rivals = ([*itertools.chain(*own.values())] for own in (errors, rival))
+    for model, own in {**errors, "all": all_ours}.items():
+        other = rival.get(model, all_rivals)
+        yield (
+            f"| {model} | {len(own)} | {_quantile(own, 0.5):.1%} | {_quantile(own, 0.9):.1%} "
+            f"| {_quantile(other, 0.5):.1%}, {_quantile(other, 0.9):.1%} |"
+        )
+    yield from _by_compiler(bound, errors)
+    yield from regrets(every)
+    fit = fitted(bound)
+    yield from _host(every, fit)
+    yield "efficiencies:"
+    yield from (f"  {kind}: {1 / factor:.3f}" for kind, factor in fit.factors.items())
+    yield f"seconds_per_kernel: {fit.seconds_per_kernel:.2e}"
+    yield f"seconds_per_optimizer_kernel: {fit.seconds_per_optimizer_kernel:.2e}"
+
+
+def _by_compiler(bound: Sequence[Timed], errors: Mapping[str, Sequence[float]]) -> Iterator[str]:
+    """The ends of nine of ten errors, which are the interval of a forecast."""
+    ordered = {model: iter(own) for model, own in errors.items()}
+    by_compiler: dict[bool, list[float]] = {False: [], True: []}
+    for own in bound:
+        by_compiler[own.is_compiled].append(next(ordered[own.model]))
+    for is_compiled, own in by_compiler.items():
+        if own:
+            # A forecast that is too high by an error needs as much room below.
+            below, above = np.quantile(own, 0.95), -np.quantile(own, 0.05)
+            ends = f"[{below:.2f}, {above / (1 - above):.2f}]"
+            name = "compiled" if is_compiled else "eager"
+            middle = f"median {_quantile(own, 0.5):.1%}, nine of ten {_quantile(own, 0.9):.1%}"
+            yield f"{name}: {len(own)} rows, {middle}, interval {ends}"
+
+
+def regrets(every: Sequence[Timed]) -> Iterator[str]:
+    """What the forecast's pick within each memory costs: how much faster the fastest measured row
+    is that fits. The efficiencies are those of other models, and memory is the measured one."""
+    yield "| model and data | memory | rows that fit | regret | the fastest is the forecast's |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for config in dict.fromkeys(own.config for own in every):
+        its = [own for own in every if own.config == config]
+        others = [own for own in every if own.model != its[0].model]
+        fit = fitted([own for own in others if own.host_bound_share <= _HOST_BOUND])
+        for budget in _BUDGETS:
+            fitting = [own for own in its if own.device_bytes <= budget * GIB]
+            if len(fitting) < _ENOUGH:
+                continue
+            fitting.sort(key=lambda own: fit(own) / own.samples)
+            speeds = [own.samples / own.seconds for own in fitting]
+            regret, place = max(speeds) / speeds[0] - 1, speeds.index(max(speeds)) + 1
+            yield f"| {config} | {budget} GiB | {len(fitting)} | {regret:.1%} | no. {place} |"
+
+
+def _host(every: Sequence[Timed], fit: Fit) -> Iterator[str]:
+    """The time of a launch on the hosts of host-bound rows, and what it says of all rows."""
+    rates = [own.seconds / own.all_launches for own in every if own.host_bound_share > 0.9]
+    middle = statistics.median(rates)
+    spread = [float(np.quantile(rates, end)) / middle for end in (0.05, 0.95)]
+    ends = f"{spread[0]:.2f} to {spread[1]:.2f}"
+    yield f"host_seconds_per_kernel: {middle:.2e}, nine of ten rows {ends} times that"
+    for title, rows in (
+        ("GPU-bound", [own for own in every if own.host_bound_share <= _HOST_BOUND]),
+        ("host-bound", [own for own in every if own.host_bound_share > 0.9]),
+    ):
+        ratios = [fit(own) / (own.all_launches * middle) for own in rows]
+        surely, maybe = (sum(ratio < end for ratio in ratios) for end in spread)
+        says = f"{surely} are said to be host-bound, {maybe - surely} to be either"
+        yield f"{title}: {len(rows)} rows, of which {says}"
+
+
+def _quantile(errors: Sequence[float], share: float) -> float:
+    return float(np.quantile(np.abs(errors), share))
+
+
+def timed(options: Namespace) -> Iterator[Timed]:
+    """The configurations of the file that were measured on the GPU of its figures."""
+    table, about = read_predictions(options.predicted)
+    measured: dict[tuple[str, tuple[str, ...]], list[Row]] = {}
+    models: dict[str, str] = {}
+    for dataset in recorded_runs(options.runs):
+        for own in measured_rows(dataset):
+            on_it = about["gpu"] in str(own.row["gpu_model"]).lower()
+            if own.row["outcome"] == Outcome.OK and on_it:
+                measured.setdefault((own.group, identity(own.row)), []).append(own.row)
+                models[own.group] = _model_name(dataset.run.config["model"])
+    for row in table:
+        choices = json.loads(row["choices"])
+        # Plans name the length of the section data; rows of runs without this axis do not.
+        for own in (choices, {**choices, "sequence_length": "data"}):
+            rows = measured.get((row["config"], identity(own)), [])
+            if rows and not any(map(_waits_for_data, rows)):
+                yield _timed(row, rows, models[row["config"]])
+                break
+
+
+def _timed(row: Row, rows: Sequence[Row], model: str) -> Timed:
+    full = json.loads(row["full_rate_seconds"])
+    products = {kind: own for kind, own in full.items() if kind.endswith(PRODUCTS)}
+    speed = statistics.median(own["samples_per_second"] for own in rows)
+    return Timed(
+        config=row["config"],
+        model=model,
+        samples=row["samples"],
+        device_bytes=max(own["device_peak_bytes"] for own in rows),
+        number_format=max(products, key=products.__getitem__).partition(" ")[0],
+        is_compiled=row["is_compiled"],
+        full_rate_seconds=full,
+        launches=row["launches"],
+        optimizer_launches=row["optimizer_launches"],
+        model_flop=row["model_flop"],
+        seconds=row["samples"] / speed,
+        host_bound_share=statistics.median(own["host_bound_share"] for own in rows),
+    )
+
+
+def _waits_for_data(row: Row) -> bool:
+    """Whether neither the GPU nor its launches limit the speed."""
+    waits = row.get("data_seconds_median") or 0.0
+    return bool(waits > _HOST_BOUND * row["step_seconds_median"])
+
+
+def _model_name(model: Mapping[str, object]) -> str:
+    """Equal for the same architecture and sizes, whatever it is trained on."""
+    config = model.get("config") or {}
+    assert isinstance(config, Mapping)
+    names = ("hidden_size", "d_model", "embed_dim", "num_hidden_layers")
+    sizes = [str(config[name]) for name in names if name in config]
+    return "-".join([str(model.get("architecture") or model.get("name_or_path")), *sizes])

@@ -1,0 +1,60 @@
+"""What traced operators compute and move."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
+
+
+def _recorded(run: Callable[[], object]) -> dict[str, list[list[float]]]:
+    recorder = AllocationRecorder()
+    with recorder:
+        recorder.stream()
+        run()
+    return {kind: rows.tolist() for kind, rows in recorder.stream().work.by_kind.items()}
+
+
+def _empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+    return torch.empty(*shape, dtype=dtype, device="meta")
+
+
+@pytest.mark.parametrize(
+    ("run", "expected"),
+    [
+        pytest.param(
+            lambda: torch.mm(_empty(4, 8), _empty(8, 16)),
+            {"bf16 products": [[2 * 4 * 8 * 16, 2 * (4 * 8 + 8 * 16 + 4 * 16), 1]]},
+            id="product",
+        ),
+        pytest.param(
+            lambda: torch.bmm(_empty(3, 4, 8), _empty(3, 8, 16)),
+            {"bf16 products": [[3 * 2 * 4 * 8 * 16, 3 * 2 * (4 * 8 + 8 * 16 + 4 * 16), 1]]},
+            id="batch of products",
+        ),
+        pytest.param(lambda: _empty(4, 8).t().view(8, 2, 2), {}, id="views run no kernel"),
+        pytest.param(
+            lambda: _empty(4, 1).expand(4, 8) * 2,
+            {"elementwise": [[0, 2 * (4 + 4 * 8), 1]]},
+            id="an expanded tensor is read once",
+        ),
+        pytest.param(
+            lambda: _empty(8).add_(1),
+            {"elementwise": [[0, 2 * 2 * 8, 1]]},
+            id="in place: read and written",
+        ),
+    ],
+)
+def test_operator_is_counted_with_its_arithmetic_and_bytes(run, expected):
+    assert _recorded(run) == expected
+
+
+def test_causal_attention_computes_half():
+    def attention(*, is_causal: bool) -> float:
+        inputs = [_empty(1, 2, 64, 16) for _ in range(3)]
+        operator = torch.ops.aten._scaled_dot_product_flash_attention
+        found = _recorded(lambda: operator(*inputs, 0.0, is_causal))
+        return found["bf16 flash attention"][0][0]
+
+    assert attention(is_causal=False) == 2 * attention(is_causal=True) == 4 * 2 * 64 * 64 * 16
