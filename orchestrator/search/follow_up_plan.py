@@ -164,11 +164,14 @@ def with_gradients(record: TrialRecord) -> TrialSpec:
     """Repeat a configuration for one step, and compare its gradients with a reference."""
     alone = {"steps": 1, "profile": False, "evaluate_and_save": False, "gradients": True}
     spec = _repeated(record, Purpose.GRADIENTS, **alone)
-    # Two micro-batches show how they are weighted, and the reference takes each several times.
-    two = {**spec.settings.training_arguments, "gradient_accumulation_steps": 2}
-    if spec.accumulation > 2:
-        spec = replace(spec, settings=replace(spec.settings, training_arguments=two))
-    return spec
+    # The same code computes larger batches. Two rows show whether one reaches the other, two
+    # micro-batches how they are weighted, and the reference takes each several times in fp32.
+    few = {
+        "per_device_train_batch_size": min(spec.micro_batch, 2),
+        "gradient_accumulation_steps": min(spec.accumulation, 2),
+    }
+    arguments = {**spec.settings.training_arguments, **few}
+    return replace(spec, settings=replace(spec.settings, training_arguments=arguments))
 
 
 def compared_trials(spec: TrialSpec) -> tuple[str, ...]:
