@@ -19,9 +19,9 @@ _SHARE_OF_FIRST_STEP = 0.5
 """A follow-up finds what its trial compiled in the compiler's cache. In 13 recorded follow-ups of
 compiled trials, the first step took 0.18 to 0.49 of the time that it took before."""
 
-_GRADIENTS_PRICE = 3.0
+_GRADIENTS_PRICE = 4.5
 """A comparison of gradients takes so many times its trial, because its reference is computed five
-times in fp32: about 3 with 4 rows of 1024 tokens of a 1.2 B decoder on an H100, 2026-11-27."""
+times in fp32: 18 s where the trial took 4, of a 1.2 B decoder on an H100, 2026-11-27."""
 
 
 class FollowUps(Search):

@@ -190,11 +190,16 @@ def _names(value: Any) -> Any:
 
 def _for_text(names: Any, facts: Facts) -> Any:
     """Names of a model with images, as its language model alone has them."""
-    if not names or facts.get("task") == "image-text-to-text":
+    if facts.get("task") == "image-text-to-text":
         return names
     if isinstance(names, str):
         return names.replace("language_model.", "")
-    return [name.replace("language_model.", "") for name in names]
+    # None, and a switch in the place of names, are nobody's names.
+    return (
+        names
+        if not isinstance(names, list)
+        else [name.replace("language_model.", "") for name in names]
+    )
 
 
 def _value(fact: str) -> Callable[[Facts], Any]:

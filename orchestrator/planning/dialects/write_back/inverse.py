@@ -39,29 +39,26 @@ def _cost(now: Facts, others: Facts, change: Facts) -> tuple[int, int, int]:
 def _changes(
     rules: Mapping[str, Rule], now: Facts, axis: str, value: Choice
 ) -> Iterator[dict[str, Any]]:
-    """All changes of an axis' facts with which it has this value."""
-    possible: dict[str, list[Any]] = {}
-    for fact, stated in _stated(rules, now, value):
-        if ours(fact) == f"axes.{axis}":
-            possible.setdefault(fact, []).append(stated)
-    for fact, values in possible.items():
-        own = now.get(fact)
+    """The changes by one or two keys' statements with which the axis has this value."""
+    single = []
+    for stated in _stated(rules, now, value):
+        own = {fact: each for fact, each in stated.items() if ours(fact) == f"axes.{axis}"}
         # A switch may be off, which is no value; a number may not.
-        off = [] if type(own) is int else [None]
-        possible[fact] = list(dict.fromkeys([own, *values, *off]))
-    for combination in itertools.product(*possible.values()):
-        facts = dict(zip(possible, combination, strict=True))
+        off = {fact: None for fact in own if type(now.get(fact)) is not int}
+        single += [own, off, *({fact: None} for fact in off)]
+    single = [own for place, own in enumerate(single) if own and own not in single[:place]]
+    for first, second in itertools.combinations_with_replacement(single, 2):
+        facts = {fact: own for fact, own in {**first, **second}.items() if own != now.get(fact)}
         if axes_of({**now, **facts}).get(axis, AXES[axis].default) == value:
-            yield {fact: own for fact, own in facts.items() if own != now.get(fact)}
+            yield facts
 
 
-def _stated(rules: Mapping[str, Rule], now: Facts, value: Choice) -> Iterator[tuple[str, Any]]:
-    """Every fact that a key may state, with its value."""
+def _stated(rules: Mapping[str, Rule], now: Facts, value: Choice) -> Iterator[Mapping[str, Any]]:
+    """What each key may state: facts with their values."""
     for rule in rules.values():
         for own in rule.values.values():
-            yield from ({rule.fact: own} if rule.fact else own).items()
+            yield {rule.fact: own} if rule.fact else own
         if rule.fact and not rule.values:
             # The key states whatever value it has.
             numbers = [value // now.get("rows_of_a_sample", 1)] if isinstance(value, int) else []
-            for own in numbers or [True, False, *COMPILE_MODES]:
-                yield rule.fact, own
+            yield from ({rule.fact: own} for own in numbers or [True, False, *COMPILE_MODES])
