@@ -9,7 +9,7 @@ from orchestrator.analysis.recommendation import Basis, Offer
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
 from orchestrator.reporting.sections import gradients
-from orchestrator.storage.tables.rows import recipe_of
+from orchestrator.storage.tables.rows import Row, recipe_of
 from orchestrator.units import count, memory, number
 
 
@@ -21,11 +21,7 @@ def notes(results: EnvironmentResults, candidate: Offer) -> list[str]:
     if candidate.configuration.training_recipe != results.recipe:
         recipe = recipe_label(candidate.configuration.training_recipe)
         sentences.append(f"other training recipe than the baseline: {recipe}")
-    if growth := candidate.measured.row.get("epoch_growth_bytes"):
-        sentences.append(
-            f"memory of a whole epoch: {memory(growth)} more than in the trial's few steps is "
-            "forecast, because segments of one length do not serve the next"
-        )
+    sentences += _epoch(candidate.measured.row)
     sentences += _losses(candidate)
     compared = _gradients(results, candidate)
     sentences += map(gradients.sentence, compared)
@@ -36,6 +32,19 @@ def notes(results: EnvironmentResults, candidate: Offer) -> list[str]:
         sentences.append("gradients not compared: the time of the follow-ups was used up")
     sentences += map(flags.with_heading, candidate.configuration.flags)
     return sentences
+
+
+def _epoch(row: Row) -> Iterator[str]:
+    """What a whole epoch of rows of unequal length takes beyond the few steps of a trial."""
+    growth = row.get("epoch_growth_bytes")
+    if growth:
+        yield (
+            f"memory of a whole epoch: {memory(growth)} more than in the trial's few steps is "
+            "forecast, because segments of one length do not serve the next"
+        )
+    # Only a trial of a few steps on unequal rows has this share.
+    elif growth is None and row.get("new_shapes_share") is not None:
+        yield "memory of a few steps: what an epoch adds is not known for this configuration"
 
 
 def _gradients(results: EnvironmentResults, candidate: Offer) -> list[GradientResult]:
