@@ -15,10 +15,10 @@ _TOTALS = ("samples_per_second", "tokens_per_second", "real_tokens_per_second", 
 COLUMNS = (
     Column.count("world_size", "Processes that trained together, on a GPU each; null for one"),
     *(
-        Column(f"rank_{name}", "list<double>", f"{name} of each rank; null for one", unit="B")
+        Column(f"rank_{name}", "list<double>", f"The {name} of each rank; null for one", unit="B")
         for name in _PEAKS
     ),
-    Column.rate("samples_per_second_per_gpu", "samples_per_second by each GPU; null for one"),
+    Column.rate("samples_per_second_per_gpu", "The samples_per_second of each GPU; null for one"),
 )
 
 

@@ -69,7 +69,8 @@ def test_prewarmed_parent_is_taken_over_once_and_for_its_cores(slot):
     assert prewarm.take_over(cpus=1) is None, "a second slot starts a parent of its own"
 
 
-def test_prewarmed_parent_that_no_slot_took_over_is_ended():
+def test_prewarmed_parent_that_no_slot_took_over_is_ended(monkeypatch):
+    monkeypatch.delenv(prewarm.FOLDER_VARIABLE, raising=False)
     this = psutil.Process()
     before = {child.pid for child in this.children()}
     with prewarm.parents(cpus=1):
