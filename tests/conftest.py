@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 import pytest
 import yaml
@@ -176,15 +175,17 @@ def ray_session(parents_folder: Path) -> Iterator[None]:
     """A local Ray of two CPUs, started once for all tests of a worker that ask for it."""
     import ray
 
-    with patch.dict(os.environ, {prewarm.FOLDER_VARIABLE: str(parents_folder)}):
-        ray.init(
-            "local",
-            num_cpus=2,
-            num_gpus=0,
-            include_dashboard=False,
-            log_to_driver=False,
-            configure_logging=False,
-        )
+    # Ray sets variables of its own, which commands of the tests need to join it.
+    os.environ[prewarm.FOLDER_VARIABLE] = str(parents_folder)
+    ray.init(
+        "local",
+        num_cpus=2,
+        num_gpus=0,
+        include_dashboard=False,
+        log_to_driver=False,
+        configure_logging=False,
+    )
+    del os.environ[prewarm.FOLDER_VARIABLE]
     yield
     ray.shutdown()
 
