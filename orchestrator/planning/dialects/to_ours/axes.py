@@ -194,12 +194,9 @@ def _for_text(names: Any, facts: Facts) -> Any:
         return names
     if isinstance(names, str):
         return names.replace("language_model.", "")
-    # None, and a switch in the place of names, are nobody's names.
-    return (
-        names
-        if not isinstance(names, list)
-        else [name.replace("language_model.", "") for name in names]
-    )
+    if isinstance(names, list):
+        return [name.replace("language_model.", "") for name in names]
+    return names  # None, or a switch, which a key may state in the place of names
 
 
 def _value(fact: str) -> Callable[[Facts], Any]:
