@@ -56,6 +56,11 @@ class Stream:
     """The products of its forward pass."""
 
 
+MicroBatches = tuple[Stream, Stream | None]
+"""The traces of one batch: as the first of a step, which finds no gradients in memory, and as any
+later one, which adds to the gradients. Without accumulation there is no later one."""
+
+
 def between(low: Stream, high: Stream, samples: int) -> Stream | None:
     """The stream at a micro-batch, whose sizes are affine in it; None if the events differ."""
     if samples == low.samples:
@@ -79,6 +84,16 @@ def between(low: Stream, high: Stream, samples: int) -> Stream | None:
         compiled=low.compiled.towards(high.compiled, position),
         forward=low.forward.towards(high.forward, position),
     )
+
+
+def micro_batches_between(
+    low: MicroBatches, high: MicroBatches, samples: int
+) -> MicroBatches | None:
+    """The streams between two traces; None if the traces do not have the same events."""
+    has_later = low[1] is not None and high[1] is not None
+    first = between(low[0], high[0], samples)
+    later = between(low[1], high[1], samples) if low[1] and high[1] else None
+    return None if first is None or (has_later and later is None) else (first, later)
 
 
 def _between_events(low: Event, high: Event, position: float) -> Event | None:

@@ -8,7 +8,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec
-from orchestrator.prediction.affine_stream import NEEDS_AMPERE, Stream, between
+from orchestrator.prediction.affine_stream import (
+    NEEDS_AMPERE,
+    MicroBatches,
+    Stream,
+    micro_batches_between,
+)
 from orchestrator.prediction.bounds import bounded, traceable
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
 from orchestrator.prediction.intervals import Replayed, predicted
@@ -38,9 +43,6 @@ _LONGEST_STANDS_FOR_ALL = (
 )
 _ORDERS = 3
 """Orders of an epoch's rows that are replayed: memory is fragmented in another way by each."""
-MicroBatches = tuple[Stream, Stream | None]
-"""The traces of one batch: as the first of a step, which finds no gradients in memory, and as any
-later one, which adds to the gradients. Without accumulation there is no later one."""
 
 
 def predictions(trials: list[TrialSpec], gpus: Sequence[Gpu]) -> list[list[Prediction]]:
@@ -140,26 +142,18 @@ class ModelGroup:
 
     def _predicted_on(self, batch: BatchShapes, spec: TrialSpec) -> Prediction:
         """The trial's figures, whose equal micro-batches have the shapes of ``batch``."""
-        first, later = self._micro_batches(batch, spec.micro_batch)
+        micro_batches = self._micro_batches(batch, spec.micro_batch)
+        kernels = micro_batches[0].kernels
         outside = self._gpu.outside_bytes
-        if "cudnn" in first.kernels:
+        if "cudnn" in kernels:
             outside += self._gpu.cudnn_bytes
         paged: tuple[int, ...] = ()
         notes: tuple[str, ...] = ()
         if spec.settings.deepspeed is None:
-            updates = self._updates_of(spec)
-            paged = updates.paged
+            streams, paged = self._trainer_streams(spec, micro_batches)
             if paged:
                 states = f"paged states of {memory(sum(paged))}"
                 notes = (f"optimizer: {states} move to the host if the GPU is full",)
-            streams = TrialStreams(
-                model=self._step.weights,
-                first=first,
-                later=later,
-                accumulation=spec.accumulation,
-                first_update=updates.first,
-                update=updates.later,
-            )
         else:
             from orchestrator.prediction import zero
 
@@ -168,7 +162,9 @@ class ModelGroup:
             notes = engine.host_note(spec, self._step.model)
             if reason := engine.unpredictable(self._step.model):
                 return replace(_unknown(spec, reason), notes=notes)
-            streams = zero.trial_streams(self._step.model, engine, first, later, spec.accumulation)
+            streams = zero.trial_streams(
+                self._step.model, engine, *micro_batches, spec.accumulation
+            )
             outside += engine.outside_bytes(self._gpu)
             if self._step.batches.lengths is not None:
                 notes = (*notes, _LONGEST_STANDS_FOR_ALL)
@@ -181,13 +177,28 @@ class ModelGroup:
             orders=tuple(others),
             outside=outside,
             paged=paged,
-            needs_ampere=NEEDS_AMPERE in first.kernels,
+            needs_ampere=NEEDS_AMPERE in kernels,
             under_deepspeed=spec.settings.deepspeed is not None,
             is_encoder_decoder=bool(self._step.model.config.is_encoder_decoder),
         )
-        prediction = widened(predicted(spec, replayed, self._gpu), spec, first.kernels)
+        prediction = widened(predicted(spec, replayed, self._gpu), spec, kernels)
         step = self.step_work(spec) if knows_step else None
         return replace(prediction, notes=(*prediction.notes, *notes), step=step)
+
+    def _trainer_streams(
+        self, spec: TrialSpec, micro_batches: MicroBatches
+    ) -> tuple[TrialStreams, tuple[int, ...]]:
+        """The streams of a trial without DeepSpeed, and the sizes of its paged states."""
+        (first, later), updates = micro_batches, self._updates_of(spec)
+        streams = TrialStreams(
+            model=self._step.weights,
+            first=first,
+            later=later,
+            accumulation=spec.accumulation,
+            first_update=updates.first,
+            update=updates.later,
+        )
+        return streams, updates.paged
 
     def step_work(self, spec: TrialSpec) -> StepWork:
         """The kernels of a step whose rows are equally long."""
@@ -263,7 +274,7 @@ class ModelGroup:
             low, high = self._affine[0], self._affine[-1]
             smallest = self._traced(self._step.batches.worst(low), low)
             largest = self._traced(self._step.batches.worst(high), high)
-            if interpolated := _interpolated(smallest, largest, samples):
+            if interpolated := micro_batches_between(smallest, largest, samples):
                 return interpolated
         return self._traced(batch, samples)
 
@@ -275,14 +286,6 @@ class ModelGroup:
                 batch, samples=samples, accumulated=self._accumulates
             )
         return self._traces[key]
-
-
-def _interpolated(low: MicroBatches, high: MicroBatches, samples: int) -> MicroBatches | None:
-    """The streams between two traces; None if the traces do not have the same events."""
-    has_later = low[1] is not None and high[1] is not None
-    first = between(low[0], high[0], samples)
-    later = between(low[1], high[1], samples) if low[1] and high[1] else None
-    return None if first is None or (has_later and later is None) else (first, later)
 
 
 def _unknown(spec: TrialSpec, reason: str) -> Prediction:

@@ -6,8 +6,10 @@ is that of two models with few layers, continued to the model's own number of la
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import json
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -47,7 +49,8 @@ class SetForecast:
 
     def fastest(self, memory_bytes: int, gpu: Gpu) -> Candidate | None:
         """Its fastest micro-batch that fits; None if none does."""
-        fitting = self._largest(memory_bytes)
+        # Memory grows with the micro-batch.
+        fitting = bisect.bisect(self.specs, memory_bytes, key=self._device_bytes)
         found = []
         for position in range(max(0, fitting - _TIMED_SIZES), fitting):
             spec = self.specs[position]
@@ -58,17 +61,9 @@ class SetForecast:
                 found.append(Candidate(spec=spec, device_bytes=device, step=step, time=time))
         return min(found, key=lambda own: own.time.likely_seconds_per_sample, default=None)
 
-    def _largest(self, memory_bytes: int) -> int:
-        """How many of its micro-batches fit. Memory grows with the micro-batch."""
-        low, high = 0, len(self.specs)
-        while low < high:
-            middle = (low + high) // 2
-            device = self.by_depth.device_bytes(self.specs[middle])
-            if device is not None and device <= memory_bytes:
-                low = middle + 1
-            else:
-                high = middle
-        return low
+    def _device_bytes(self, spec: TrialSpec) -> int:
+        known = self.by_depth.device_bytes(spec)
+        return sys.maxsize if known is None else known
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -50,10 +50,7 @@ class BackgroundPredictor(ExitStack, Observer):
         if not requests:
             return
         try:
-            # At most a quarter of the cores, because trials on this host need the others. Spawned,
-            # not forked, because the driver has threads.
-            context = multiprocessing.get_context("spawn")
-            pool = context.Pool(max(1, cores() // 4), prepare_worker)
+            pool = workers()
         except OSError as error:  # the limit of processes is reached
             _log_failure(error)
             return
@@ -106,8 +103,15 @@ def _log_failure(error: BaseException) -> None:
     logging.getLogger(__name__).warning("some trials' memory is not predicted: %s", error)
 
 
-def prepare_worker() -> None:
-    """Keep a process that predicts from using a GPU, and from competing with trials."""
+def workers() -> Pool:
+    """Processes that predict beside trials. Raises OSError if no more processes may start."""
+    # At most a quarter of the cores, because trials on this host need the others. Spawned, not
+    # forked, because the driver has threads.
+    context = multiprocessing.get_context("spawn")
+    return context.Pool(max(1, cores() // 4), _prepare_worker)
+
+
+def _prepare_worker() -> None:
     # A library could create a context on a GPU, which would count as a trial's memory.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
     os.nice(19)

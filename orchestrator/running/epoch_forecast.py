@@ -1,18 +1,16 @@
 """Adds to trials on rows of unequal length the memory that a whole epoch takes beyond theirs."""
 
 import logging
-import multiprocessing
 from contextlib import ExitStack
 from dataclasses import replace
 from multiprocessing.pool import AsyncResult, Pool
 
-from jobs.node.environment import cores
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import Prediction
-from orchestrator.running.background_prediction import constants_of, prepare_worker
+from orchestrator.running.background_prediction import constants_of, workers
 from orchestrator.running.observers import Observer
 
 _PATIENCE_SECONDS = 60.0
@@ -40,8 +38,7 @@ class EpochForecasts(ExitStack, Observer):
         if self._gpu is None or not may_differ or spec.measure.steps is None or spec.follow_up:
             return
         if self._pool is None:
-            context = multiprocessing.get_context("spawn")
-            self._pool = self.enter_context(context.Pool(max(1, cores() // 4), prepare_worker))
+            self._pool = self.enter_context(workers())
         self._forecasts[spec.trial_id] = self._pool.apply_async(predict, ([spec], self._gpu))
 
     def completed(self, record: TrialRecord) -> TrialRecord:

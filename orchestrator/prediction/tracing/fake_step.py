@@ -2,11 +2,10 @@
 
 import functools
 import inspect
-import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -15,7 +14,6 @@ from accelerate.utils import convert_to_fp32
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from jobs.loops import accelerate as accelerate_loop
-from jobs.loops.trainer_arguments import training_arguments
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.spec.library_settings import MODEL_PLACES
 from jobs.tasks import auto_class
@@ -25,6 +23,7 @@ from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
 from orchestrator.prediction.tracing.batches import BatchShapes, batches_of
+from orchestrator.prediction.tracing.cpu_arguments import cpu_arguments
 from orchestrator.prediction.tracing.cuda_attention import Picks, allowed_kernels
 from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
 from orchestrator.prediction.tracing.fake_libraries import (
@@ -35,17 +34,6 @@ from orchestrator.prediction.tracing.fake_libraries import (
 )
 from orchestrator.prediction.tracing.fake_liger import LigerModules
 from orchestrator.prediction.unsupported import runs_liger
-
-_GPU_ARGUMENTS = (
-    "tf32",
-    "bf16",
-    "fp16",
-    "torch_compile",
-    "torch_compile_backend",
-    "torch_compile_mode",
-    "deepspeed",
-)
-"""Training arguments that a machine without a GPU refuses."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,7 +59,7 @@ class FakeStep:
         self._liger = LigerModules(gpu)
         self._recorder = AllocationRecorder()
         self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
-        self._arguments = _arguments(spec)
+        self._arguments = cpu_arguments(spec)
         self.batches, self._model_spec = batches_of(spec)
         if runs_liger(spec):
             # Imported first, so that what Liger changes in the module is undone.
@@ -208,7 +196,7 @@ class FakeStep:
 
     def updates(self, spec: TrialSpec) -> Updates:
         """Clipping and the optimizer's step of ``spec``."""
-        arguments = _arguments(spec)
+        arguments = cpu_arguments(spec)
         with self._traced(), plain_paged_memory():
             # The update needs the gradients that a micro-batch leaves.
             for parameter in self.model.parameters():
@@ -292,16 +280,6 @@ def autocast_dtype(spec: TrialSpec) -> torch.dtype | None:
     if arguments.get("fp16"):
         return torch.float16
     return None
-
-
-def _arguments(spec: TrialSpec) -> Any:
-    """The trial's ``TrainingArguments``, without what only a GPU accepts."""
-    given = spec.settings.training_arguments
-    arguments = {name: given[name] for name in given if name not in _GPU_ARGUMENTS}
-    plain = replace(spec, settings=replace(spec.settings, training_arguments=arguments))
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        return training_arguments(plain, output_dir=folder, total_steps=3, deepspeed=None)
 
 
 def _accepts_loss_arguments(model: Any) -> bool:

@@ -1,0 +1,30 @@
+"""A trial's ``TrainingArguments`` as a machine without a GPU accepts them."""
+
+import tempfile
+import warnings
+from dataclasses import replace
+from typing import Any
+
+from jobs.loops.trainer_arguments import training_arguments
+from jobs.spec import TrialSpec
+
+_GPU_ARGUMENTS = (
+    "tf32",
+    "bf16",
+    "fp16",
+    "torch_compile",
+    "torch_compile_backend",
+    "torch_compile_mode",
+    "deepspeed",
+)
+"""Training arguments that a machine without a GPU refuses."""
+
+
+def cpu_arguments(spec: TrialSpec) -> Any:
+    """The trial's ``TrainingArguments``, without what only a GPU accepts."""
+    given = spec.settings.training_arguments
+    arguments = {name: given[name] for name in given if name not in _GPU_ARGUMENTS}
+    plain = replace(spec, settings=replace(spec.settings, training_arguments=arguments))
+    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return training_arguments(plain, output_dir=folder, total_steps=3, deepspeed=None)
