@@ -14,9 +14,7 @@ def baseline_choices(
     configurations: Sequence[Configuration], asked: Mapping[str, Choice]
 ) -> dict[str, Choice]:
     """Axis -> what its other values are compared with: as asked, else the default, else the first.
-
-    It was measured. An ``effective_batch`` in ``asked`` means an accumulation.
-    """
+    It was measured. An ``effective_batch`` in ``asked`` means an accumulation."""
     wanted = _wanted(asked)
     chosen: dict[str, Choice] = {}
     for axis in configurations[0].choices if configurations else ():

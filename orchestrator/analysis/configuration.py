@@ -82,10 +82,8 @@ class Configuration:
 
     @property
     def gradient_bytes(self) -> int | None:
-        """Bytes of the gradients that accumulation keeps between passes; None if unknown.
-
-        One per trained parameter, in its data type; DeepSpeed accumulates in 32 bits.
-        """
+        """Bytes of the gradients that accumulation keeps between passes; None if unknown. One per
+        trained parameter, in its data type; DeepSpeed accumulates in 32 bits."""
         count = self.row.get("parameters_trainable")
         named = str(self.row.get("parameter_dtypes") or "")
         bytes_of = {"float32": 4, "bfloat16": 2, "float16": 2, "float64": 8}
@@ -118,10 +116,8 @@ class Configuration:
 
     @property
     def trains_wrongly(self) -> bool:
-        """Whether its losses or its gradients contradict their reference.
-
-        It is then never picked or exported.
-        """
+        """Whether its losses or its gradients contradict their reference. It is then never picked
+        or exported."""
         return has_any(self.flags, MISMATCH)
 
     @property
@@ -139,10 +135,8 @@ class Configuration:
 def configurations(
     rows: Iterable[Row], axes: Mapping[str, str], checks: Mapping[str, LossCheck] | None = None
 ) -> tuple[Configuration, ...]:
-    """The configurations of the search's ok rows, with repeats combined, by environment.
-
-    ``axes`` maps an axis to its column, and ``checks`` a trial to its loss check.
-    """
+    """The configurations of the search's ok rows, with repeats combined, by environment. ``axes``
+    maps an axis to its column, and ``checks`` a trial to its loss check."""
     ok = [row for row in rows if row["outcome"] == Outcome.OK and is_of_the_search(row)]
     combined: list[Configuration] = []
     for in_environment in grouped(ok, itemgetter("environment_id")).values():
@@ -183,10 +177,8 @@ def memory_column(rows: Sequence[Row]) -> str:
 
 
 def whole_memory(row: Row, column: str) -> float:
-    """The memory by ``column`` with what else a training takes: an evaluation, a whole epoch.
-
-    The whole GPU's peak is assumed to grow as much as the memory that the allocator reserves.
-    """
+    """The memory by ``column`` with what else a training takes: an evaluation, a whole epoch. The
+    whole GPU's peak is assumed to grow as much as the memory that the allocator reserves."""
     memory = float(row[column])
     actions = ("evaluate", "save", "load_best", "resume", "merge")
     if column == "host_peak_resident_bytes":

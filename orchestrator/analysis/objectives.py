@@ -55,10 +55,8 @@ def _host_memory(configuration: Configuration, _: float | None) -> float | None:
 
 
 def joules_per_sample(configuration: Configuration, _: float | None = None) -> float | None:
-    """GPU energy per sample in joules; None if no energy was measured.
-
-    Older tables lack the column. For them it is computed from the energy of the counted steps.
-    """
+    """GPU energy per sample in joules; None if no energy was measured. Older tables lack the
+    column. For them it is computed from the energy of the counted steps."""
     return row_joules_per_sample(configuration.row)
 
 
@@ -125,10 +123,8 @@ OBJECTIVES: Mapping[str, Objective] = {
 
 
 def over_steps(steps: int) -> Objective:
-    """The speed of a training of so many steps, with its slow first step and all compiling.
-
-    It is not known where an earlier trial had left the code in the compiler's cache.
-    """
+    """The speed of a training of so many steps, with its slow first step and all compiling. It is
+    not known where an earlier trial had left the code in the compiler's cache."""
 
     def speed(configuration: Configuration, _: float | None) -> float | None:
         row = configuration.row

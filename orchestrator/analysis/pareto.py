@@ -14,11 +14,8 @@ Scores = tuple[float, ...]
 
 
 def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tuple[T, ...]:
-    """The items that no other beats, the best on the first objective first.
-
-    One item beats another if it is no worse on any objective and better on one. Items without a
-    figure are left out.
-    """
+    """The items that no other beats, the best on the first objective first. One item beats another
+    if it is no worse on any objective and better on one. Items without a figure are left out."""
     scored = [(tuple(objective(item) for objective in objectives), item) for item in items]
     # In this order an item can beat only those that come later.
     scored = [each for each in scored if -math.inf not in each[0]]
@@ -50,8 +47,6 @@ def fronts_by(
     configurations: Iterable[Configuration], key: Callable[[Configuration], K]
 ) -> dict[K, tuple[Configuration, ...]]:
     """Key -> the front of memory and speed of the configurations with this key, by rising memory.
-
-    Keys come in the order in which they first appear.
-    """
+    Keys come in the order in which they first appear."""
     groups = grouped(configurations, key)
     return {own: pareto_front(members, (little_memory, speed)) for own, members in groups.items()}

@@ -22,10 +22,8 @@ three are peaks, which include all parts before them."""
 
 
 def anatomy_of(run: Dataset, trial_ids: Sequence[str], row: Row) -> Anatomy | None:
-    """The anatomy of a configuration at its own speed; None if it was not profiled.
-
-    It is that of a repeat, else that of a follow-up which profiled one. ``row`` is a repeat's row.
-    """
+    """The anatomy of a configuration at its own speed; None if it was not profiled. It is that of a
+    repeat, else that of a follow-up which profiled one. ``row`` is a repeat's row."""
     followers = [
         follower["trial_id"]
         for follower in run.follow_ups
@@ -60,10 +58,8 @@ def _at_speed_of(anatomy: Anatomy, row: Row) -> Anatomy:
 
 
 def memory_layers(row: Row) -> Mapping[str, int] | None:
-    """Part of ``MEMORY_LAYERS`` -> bytes at the device's peak, for a trial without a profile.
-
-    None if a column is missing, or if the parts do not add up.
-    """
+    """Part of ``MEMORY_LAYERS`` -> bytes at the device's peak, for a trial without a profile. None
+    if a column is missing, or if the parts do not add up."""
     weights = row.get("model_allocated_bytes")
     is_offloaded = row.get("offload_optimizer_device") not in (None, "none")
     states = 0 if is_offloaded else row.get("optimizer_state_bytes")

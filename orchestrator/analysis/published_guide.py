@@ -48,10 +48,8 @@ def guide() -> Guide:
 
 
 def published(choices: Mapping[str, Choice]) -> Published | None:
-    """The guides' figures for these choices.
-
-    None if the guides have no such row, or if ``choices`` sets anything beside the known axes.
-    """
+    """The guides' figures for these choices. None if the guides have no such row, or if ``choices``
+    sets anything beside the known axes."""
     if any(axis not in AXES for axis in choices):
         return None
     defaults: dict[str, Choice] = {axis: AXES[axis].default for axis in AXES}
@@ -64,10 +62,8 @@ def published(choices: Mapping[str, Choice]) -> Published | None:
 def guide_rows(
     run: RunMetadata, configurations: Sequence[Configuration]
 ) -> list[tuple[Configuration, Published | None]]:
-    """The configurations measured as in the guides, one whole epoch each, in the guides' order.
-
-    A row has published figures only if the run has the guides' model and amount of data.
-    """
+    """The configurations measured as in the guides, one whole epoch each, in the guides' order. A
+    row has published figures only if the run has the guides' model and amount of data."""
     is_comparable = _is_the_guides_experiment(run.config)
     rows = []
     for own in configurations:

@@ -41,10 +41,8 @@ class Pace(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Variation:
-    """The variation between trials of one configuration, without that between a trial's steps.
-
-    Two levels: a trial's own part, and one that all rows of a run share.
-    """
+    """The variation between trials of one configuration, without that between a trial's steps. Two
+    levels: a trial's own part, and one that all rows of a run share."""
 
     relative: float
     """Standard deviation of the part that grows with the step time, as a share of the step time."""

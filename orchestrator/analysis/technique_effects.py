@@ -38,10 +38,8 @@ def useful_micro_batch(
     configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
 ) -> int | None:
     """The smallest micro-batch at which the baseline is nearly as fast as at its best micro-batch.
-
     None if the baseline's techniques were not measured. With smaller micro-batches a GPU mostly
-    waits, so a faster technique would not show.
-    """
+    waits, so a faster technique would not show."""
     speeds: dict[int, float] = {}
     for configuration in configurations:
         if all(axis == "micro_batch" for axis in _moved_axes(configuration, baseline)):
@@ -58,10 +56,8 @@ def technique_effects(
     micro_batch: int | None = None,
 ) -> tuple[TechniqueEffect, ...]:
     """For each axis and value, the median ratios over the pairs that differ on that axis alone.
-
     With a ``micro_batch``, techniques are compared at this one, or the next smaller that a pair
-    has; the axes ``micro_batch`` and ``accumulation`` always over all pairs.
-    """
+    has; the axes ``micro_batch`` and ``accumulation`` always over all pairs."""
     effects: list[TechniqueEffect] = []
     for axis, default in baseline.items():
         pairs = _pairs_by_value(configurations, axis, default)
@@ -124,11 +120,9 @@ def _other_choices(configuration: Configuration, axis: str) -> tuple[object, ...
 def cumulative_steps(
     configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
 ) -> list[Step]:
-    """Adds one technique after another to the baseline, as the tables of guides do.
-
-    Each step adds the one with the least memory at equal effective batch; those that change the
-    training come last. Empty if the baseline was not measured, or nothing was added to it.
-    """
+    """Adds one technique after another to the baseline, as the tables of guides do. Each step adds
+    the one with the least memory at equal effective batch; those that change the training come
+    last. Empty if the baseline was not measured, or nothing was added to it."""
     start = next((each for each in configurations if not _moved_axes(each, baseline)), None)
     if start is None:
         return []

@@ -170,10 +170,8 @@ def describe(flag: Flag) -> str:
 
 
 def description(kind: FlagKind, values: Iterable[float | None]) -> str:
-    """What flags of one kind say, without their heading: ``step time 95 % CI ±5.1 %``.
-
-    Several values are written as a range. A flag without a value has None.
-    """
+    """What flags of one kind say, without their heading: ``step time 95 % CI ±5.1 %``. Several
+    values are written as a range. A flag without a value has None."""
     wording = WORDINGS[kind]
     # NaN stands for a single counted step, which has no interval.
     finite = [value for value in values if value is not None and math.isfinite(value)]

@@ -44,10 +44,8 @@ def to_json(report: Report) -> dict[str, Any]:
 
 
 def _sections(report: Report, environment: EnvironmentResults | None) -> dict[str, Any]:
-    """The sections of one environment by their names; None: those of the whole run.
-
-    A section has its sentences, and each table's rows under the table's name.
-    """
+    """The sections of one environment by their names; None: those of the whole run. A section has
+    its sentences, and each table's rows under the table's name."""
     return {
         part.section.name: {
             "title": part.content.title,

@@ -88,10 +88,8 @@ def _write(content: pa.Table | bytes | None, path: Path) -> None:
 
 
 def frontier_table(dataset: Dataset) -> Any:
-    """The configurations on a front of equal recipe and effective batch, as an Arrow table.
-
-    A row is that of the first repeat, with columns for all repeats together.
-    """
+    """The configurations on a front of equal recipe and effective batch, as an Arrow table. A row
+    is that of the first repeat, with columns for all repeats together."""
     first_repeats = []
     values = []
     for results in dataset.environments:

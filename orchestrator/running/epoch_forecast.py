@@ -18,11 +18,9 @@ _PATIENCE_SECONDS = 60.0
 
 
 class EpochForecasts(ExitStack, Observer):
-    """Forecasts an epoch's growth while the trial runs: both take seconds, on other processors.
-
-    The allocator keeps segments of one length that do not serve the next, so memory grows with the
-    lengths that are met. A trial meets a few of them, and the replay of an epoch meets all.
-    """
+    """Forecasts an epoch's growth while the trial runs: both take seconds, on other processors. The
+    allocator keeps segments of one length that do not serve the next, so memory grows with the
+    lengths that are met. A trial meets a few of them, and the replay of an epoch meets all."""
 
     def __init__(self, gpu_model: str) -> None:
         """``gpu_model``: the name that NVML gives; empty without a GPU, where nothing grows."""

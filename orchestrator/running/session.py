@@ -18,11 +18,9 @@ from orchestrator.units import count
 
 
 class Session:
-    """Makes sure that every planned trial ends with exactly one record.
-
-    ``next_trials`` dispatches trials, ``start`` begins them when a slot is ready, ``ended`` takes
-    their records, ``requeue`` what a slot could not run. ``write_missing_records`` is the end.
-    """
+    """Makes sure that every planned trial ends with exactly one record. ``next_trials`` dispatches
+    trials, ``start`` begins them when a slot is ready, ``ended`` takes their records, ``requeue``
+    what a slot could not run. ``write_missing_records`` is the end."""
 
     def __init__(
         self,

@@ -24,17 +24,13 @@ class Search(ABC):
     @abstractmethod
     def ask(self) -> TrialSpec | None:
         """The next trial to run, outstanding from now on; never an outstanding or recorded one.
-
         None if nothing is left to run, or if the search first needs the record of an outstanding
-        trial.
-        """
+        trial."""
 
     @abstractmethod
     def tell(self, record: TrialRecord) -> None:
-        """Take the record of a trial that is outstanding, or that an earlier run measured.
-
-        Records of trials that the search does not know are ignored.
-        """
+        """Take the record of a trial that is outstanding, or that an earlier run measured. Records
+        of trials that the search does not know are ignored."""
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
         """What to run instead of ``spec``, an outstanding trial that has not started.
@@ -46,10 +42,8 @@ class Search(ABC):
         return spec
 
     def allowed_seconds(self, spec: TrialSpec) -> float:
-        """How much slot time an outstanding trial may take; infinite if the search has no limit.
-
-        A trial that takes longer is ended. Its record is skipped, with the rule ``TOO_SLOW``.
-        """
+        """How much slot time an outstanding trial may take; infinite if the search has no limit. A
+        trial that takes longer is ended. Its record is skipped, with the rule ``TOO_SLOW``."""
         return math.inf
 
     @property
@@ -59,29 +53,21 @@ class Search(ABC):
 
     def skipped(self) -> Iterable[TrialRecord]:
         """A record for each planned trial that the search decided not to run, with rule and reason.
-
-        Until the search is exhausted a skipped trial may still become pending again.
-        """
+        Until the search is exhausted a skipped trial may still become pending again."""
         return ()
 
     @abstractmethod
     def pending(self) -> Iterable[TrialSpec]:
-        """The planned trials that are neither outstanding nor recorded nor skipped.
-
-        There are none once the search is exhausted.
-        """
+        """The planned trials that are neither outstanding nor recorded nor skipped. There are none
+        once the search is exhausted."""
 
     def considers(self, spec: TrialSpec) -> bool:
-        """Whether the trial is one of a space that the search chooses from.
-
-        ``pending`` does not list a space: a row is expected only of what was measured.
-        """
+        """Whether the trial is one of a space that the search chooses from. ``pending`` does not
+        list a space: a row is expected only of what was measured."""
         return False
 
     def summary(self) -> Mapping[str, Any]:
         """What the search did, as JSON values; empty for a kind of search that never skips trials.
-
         ``kind``, ``planned``, ``measured`` (numbers of trials), ``skipped`` (rule -> trials), and
-        ``audit`` from a search that checks itself.
-        """
+        ``audit`` from a search that checks itself."""
         return {}

@@ -41,10 +41,8 @@ class FollowUpPlan:
         return tie_break(self._records_of(pick.contenders), self.policy.tie_break_rounds)
 
     def cap_checks(self, pick: BudgetPick) -> list[TrialSpec]:
-        """Trials of a budget's picks under a memory cap. A tie-break can change the picks.
-
-        There are none if the budget is at least the GPU's memory, or after too many failed checks.
-        """
+        """Trials of a budget's picks under a memory cap. A tie-break can change the picks. There
+        are none if the budget is at least the GPU's memory, or after too many failed checks."""
         is_whole_device = pick.budget_bytes >= self.results.device_bytes
         has_failed_enough = len(pick.failed) >= MAX_FAILED_CHECKS
         if not self.policy.verify_budgets or is_whole_device or has_failed_enough:
@@ -65,10 +63,8 @@ class FollowUpPlan:
         return [tie_break(self._records_of([own, each]), rounds) for each in _picked(pick)]
 
     def gradient_checks(self) -> list[TrialSpec]:
-        """Trials that compare gradients, for budgets' picks with techniques not compared yet.
-
-        There are none after too many comparisons that failed.
-        """
+        """Trials that compare gradients, for budgets' picks with techniques not compared yet. There
+        are none after too many comparisons that failed."""
         compared = self.results.gradient_results
         failed = [own for own in compared.values() if own.differs]
         if not self.policy.check_gradients or len(failed) >= MAX_FAILED_CHECKS:
@@ -113,10 +109,8 @@ def _picked(pick: BudgetPick) -> Iterator[Configuration]:
 
 
 def tie_break(records: Sequence[TrialRecord], rounds: int) -> list[TrialSpec]:
-    """Repeat close configurations in rounds whose order alternates: A B, B A, A B ...
-
-    So a steady drift, such as a GPU that warms up, slows all configurations equally.
-    """
+    """Repeat close configurations in rounds whose order alternates: A B, B A, A B ... So a steady
+    drift, such as a GPU that warms up, slows all configurations equally."""
     if len(records) < 2:
         return []
     # Every round has the same configurations. Odd rounds run them backwards.

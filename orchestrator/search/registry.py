@@ -27,10 +27,8 @@ class MemoryPredictor(Protocol):
     """Predicts the memory of trials beside a search."""
 
     def of(self, choose: Callable[[], Trials], gpu_model: str) -> PredictedBytes:
-        """The memory on a GPU model.
-
-        ``choose`` returns the trials to predict. It is called when the predictions begin.
-        """
+        """The memory on a GPU model. ``choose`` returns the trials to predict. It is called when
+        the predictions begin."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,10 +71,8 @@ def build_search(
     predictor: MemoryPredictor | None = None,
     with_follow_ups: bool = False,
 ) -> Search:
-    """The search that the config names, over the trials of one GPU model.
-
-    Without a ``predictor``, memory is not predicted. Follow-ups need a GPU.
-    """
+    """The search that the config names, over the trials of one GPU model. Without a ``predictor``,
+    memory is not predicted. Follow-ups need a GPU."""
     registered = SEARCHES[config.search.kind]
     predicted_bytes: PredictedBytes = {}
     if predictor is not None and registered.to_predict is not None:

@@ -31,10 +31,8 @@ class SeveralSearches(Search):
 
 
 class RoundRobin(SeveralSearches):
-    """Asks the searches in turn: the one that gave a trial last is asked last.
-
-    Each search gets every record, and ignores records of trials that are not its own.
-    """
+    """Asks the searches in turn: the one that gave a trial last is asked last. Each search gets
+    every record, and ignores records of trials that are not its own."""
 
     def __init__(self, searches: Iterable[Search]) -> None:
         super().__init__(searches)

@@ -55,9 +55,7 @@ Tried = dict[Key, Configuration | Row]
 
 def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -> Comparison:
     """Match two runs by configuration. The caller decides whether their hardware may be compared.
-
-    ``different_hosts``: even if the hosts differ, compare speeds that depend partly on the host.
-    """
+    ``different_hosts``: even if the hosts differ, compare speeds that depend partly on the host."""
     earlier, later = _tried(before), _tried(after)
     pairs = list(_pairs(earlier, later))
     set_up = tuple(differences(before, after))
@@ -219,10 +217,8 @@ def _memory_changes(before: Dataset, pairs: Iterable[Pair]) -> Iterator[Change]:
 def _loss_changes(
     before: Dataset, after: Dataset, pairs: Iterable[Pair], differing: Container[str]
 ) -> Iterator[Change]:
-    """With equal versions, a mismatch is a difference larger than rounding, else than chance.
-
-    With another seed or length of the training, only losses that are no longer finite count.
-    """
+    """With equal versions, a mismatch is a difference larger than rounding, else than chance. With
+    another seed or length of the training, only losses that are no longer finite count."""
     same_versions = not any(part in differing for part in VERSIONS)
     for earlier, later in pairs:
         old_losses = before.losses.get(earlier.trial_ids[0], ())

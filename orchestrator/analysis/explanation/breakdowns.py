@@ -20,10 +20,8 @@ Anatomies = tuple[Anatomy, Anatomy] | None
 
 
 def time_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown:
-    """Seconds per sample, so that trials with different batches can be compared.
-
-    With anatomies the parts are kinds of operations, and the rest is time without a kernel.
-    """
+    """Seconds per sample, so that trials with different batches can be compared. With anatomies the
+    parts are kinds of operations, and the rest is time without a kernel."""
     totals = [1 / row["samples_per_second"] for row in rows]
     # A profile of the kernels says more than the table; it counts if both trials have one.
     if anatomies is not None:
@@ -39,10 +37,8 @@ def time_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown:
 
 
 def module_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown | None:
-    """Seconds per sample of forward and backward pass, by class of module.
-
-    None unless both trials were profiled and their modules timed.
-    """
+    """Seconds per sample of forward and backward pass, by class of module. None unless both trials
+    were profiled and their modules timed."""
     if anatomies is None:
         return None
     modules = [anatomy.values("modules") for anatomy in anatomies]
@@ -66,11 +62,9 @@ def memory_breakdown(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies)
 
 
 def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, float | None]:
-    """Busy time of the profiled step, divided by the time of a counted step.
-
-    The profiler slowed such a step, so it shows other shares of the time. None if it is nearly as
-    fast, or if a trial was not profiled.
-    """
+    """Busy time of the profiled step, divided by the time of a counted step. The profiler slowed
+    such a step, so it shows other shares of the time. None if it is nearly as fast, or if a trial
+    was not profiled."""
     if anatomies is None:
         return None, None
     factors = [

@@ -146,11 +146,9 @@ class LossChecker:
         return list(chosen.values())
 
     def _of_group(self, row: Row) -> Row | None:
-        """The plainest row of the same recipe and effective batch.
-
-        If all of these accumulate, a row without accumulation serves: of the same recipe at the
-        nearest other batch, else of another recipe at the same batch.
-        """
+        """The plainest row of the same recipe and effective batch. If all of these accumulate, a
+        row without accumulation serves: of the same recipe at the nearest other batch, else of
+        another recipe at the same batch."""
         recipe, batch = _group(row)
         plainest = self._plainest_of_group.get((recipe, batch))
         if plainest is None or plainest["accumulation"] == 1:
@@ -181,10 +179,8 @@ def _draws(row: Row, axes: Mapping[str, str]) -> tuple[object, ...]:
 def compared(
     row: Row, reference: Row, own: Sequence[float], others: Sequence[float], axes: Mapping[str, str]
 ) -> tuple[LossWindow, ...]:
-    """Compares the losses of a row, ``own``, with those of a reference, ``others``.
-
-    Rows of different recipes are compared in the first step alone, which precedes every update.
-    """
+    """Compares the losses of a row, ``own``, with those of a reference, ``others``. Rows of
+    different recipes are compared in the first step alone, which precedes every update."""
     has_same_draws = _draws(reference, axes) == _draws(row, axes)
     rounding = rounding_of(row, axes) if has_same_draws else None
     # Another effective batch sees other samples in each step.

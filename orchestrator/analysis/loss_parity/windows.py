@@ -72,10 +72,8 @@ class LossWindow:
 
     @property
     def bound(self) -> float:
-        """The smallest fault that is seen here: a true difference beyond this is detected.
-
-        It is less than ``allowed`` if the losses rise and fall together, as with the same samples.
-        """
+        """The smallest fault that is seen here: a true difference beyond this is detected. It is
+        less than ``allowed`` if the losses rise and fall together, as with the same samples."""
         return min(self.allowed, self.difference + self.paired_error)
 
     @property
@@ -87,10 +85,8 @@ class LossWindow:
 def loss_windows(
     own: Sequence[float], reference: Sequence[float], rounding: float | None, further: float
 ) -> tuple[LossWindow, ...]:
-    """Compares each half of the steps that both trials have.
-
-    The means may differ by ``rounding``; if it is None, by chance and ``further``.
-    """
+    """Compares each half of the steps that both trials have. The means may differ by ``rounding``;
+    if it is None, by chance and ``further``."""
     steps = min(len(own), len(reference))
     # Relative to the mean of all steps, so that a half with a loss near zero is no mismatch.
     scale = statistics.fmean(map(abs, reference[:steps])) or math.ulp(1.0)

@@ -30,10 +30,8 @@ _HOST_PACE = frozenset({FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND})
 def candidates_between(
     configurations: Iterable[Configuration], effective_batch: int
 ) -> Iterator[Offer]:
-    """Candidates whose micro-batch divides the effective batch, between two neighbouring ones.
-
-    Both neighbours were measured without accumulation, and train correctly.
-    """
+    """Candidates whose micro-batch divides the effective batch, between two neighbouring ones. Both
+    neighbours were measured without accumulation, and train correctly."""
     listed = list(configurations)
     recorded = WrongAccumulations.of(listed, effective_batch)
     sound = [own for own in listed if own.accumulation == 1 and not own.trains_wrongly]

@@ -19,10 +19,8 @@ from orchestrator.analysis.repeatability import NEARLY
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constraints:
-    """The objective, and the constraints of a recommendation.
-
-    Raises ValueError for a batch or a price that is no number above zero, and for a missing price.
-    """
+    """The objective, and the constraints of a recommendation. Raises ValueError for a batch or a
+    price that is no number above zero, and for a missing price."""
 
     memory_bytes: int | None = None
     """The most that the configuration may take."""
@@ -85,10 +83,8 @@ class Ranked:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Ranking:
-    """The candidates of one environment that keep all constraints except the memory, in order.
-
-    What failed a cap check fits no budget up to that cap, whatever its peak on the whole GPU.
-    """
+    """The candidates of one environment that keep all constraints except the memory, in order. What
+    failed a cap check fits no budget up to that cap, whatever its peak on the whole GPU."""
 
     ordered: tuple[Ranked, ...]
     """Best first; of equally good ones, the least memory first."""
@@ -113,10 +109,8 @@ class Ranking:
         return next(iter(self.ranked(memory_bytes)), None)
 
     def trains_wrongly(self, memory_bytes: float | None = None) -> list[Offer]:
-        """The candidates that fit but have wrong losses, the best first.
-
-        A row is not listed if its memory and speed serve a candidate that trains correctly.
-        """
+        """The candidates that fit but have wrong losses, the best first. A row is not listed if its
+        memory and speed serve a candidate that trains correctly."""
         # Configurations have no equality, so each is known by its identity.
         evidence = {id(ranked.candidate.evidence) for ranked in self.ordered}
         wrong = _fitting(self.wrong, memory_bytes)
@@ -124,9 +118,7 @@ class Ranking:
 
     def decision_steps(self) -> tuple[Ranked, ...]:
         """What ``pick`` returns at every budget, smallest first; it changes at a few budgets only.
-
-        The decision for a budget is the last step whose ``least_bytes`` is not above the budget.
-        """
+        The decision for a budget is the last step whose ``least_bytes`` is not above the budget."""
         least_bytes = {id(own.candidate): own.least_bytes for own in self.ordered}
         steps: list[Ranked] = []
         # From the largest budget down: each turn finds the smallest budget with the same decision.
@@ -151,11 +143,9 @@ def _fitting(ordered: Iterable[Ranked], memory_bytes: float | None) -> list[Offe
 
 @dataclass(frozen=True, eq=False)
 class Rankings:
-    """The rankings of one environment's configurations, under any constraints.
-
-    Inferring candidates takes most of the time, so they are kept for each effective batch, their
-    order for each objective, and a ranking for each set of constraints other than memory.
-    """
+    """The rankings of one environment's configurations, under any constraints. Inferring candidates
+    takes most of the time, so they are kept for each effective batch, their order for each
+    objective, and a ranking for each set of constraints other than memory."""
 
     configurations: Sequence[Configuration]
     recipe: TrainingRecipe = PLAIN

@@ -35,8 +35,7 @@ def anatomies(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, Any]:
 
 def plain_anatomy(anatomy: Anatomy) -> dict[str, Any]:
     """Each part as (name, value) pairs, two ratios as text, the timeline, and the rules of thumb:
-    name, measured value, expected value, unit, and whether it held.
-    """
+    name, measured value, expected value, unit, and whether it held."""
     parts: dict[str, Any] = {}
     for part in _PARTS:
         # Six digits are more than a profiler's precision.
@@ -70,9 +69,7 @@ def plain_anatomy(anatomy: Anatomy) -> dict[str, Any]:
 
 def explained_pairs(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, str]:
     """``"3,7"`` -> the explanation of row 7 against row 3, as the verb ``explain`` prints it.
-
-    ``index_of`` maps a trial to its row of the page's data. The smaller index is always A.
-    """
+    ``index_of`` maps a trial to its row of the page's data. The smaller index is always A."""
     explanations = {}
     for results in dataset.environments:
         defaults = [own for own in results.configurations if has_default_techniques(results, own)]

@@ -128,10 +128,8 @@ def _read(name: str) -> str:
 
 
 def content_security_policy(script: str, style: str) -> str:
-    """The policy of a page that runs nothing but this script, and loads nothing.
-
-    A hash allows exactly one text; anything that a run smuggles in has another.
-    """
+    """The policy of a page that runs nothing but this script, and loads nothing. A hash allows
+    exactly one text; anything that a run smuggles in has another."""
     of_script, of_style = (
         base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         for text in (script, style)

@@ -21,11 +21,9 @@ _DOTS_PER_INCH = 160
 
 
 def colours_of(values: Sequence[Choice]) -> list[str]:
-    """A colour for each value of an axis, the same in every picture and page.
-
-    Of more than two numbers, larger ones are lighter. Other values have the colours of the palette,
-    then different hues.
-    """
+    """A colour for each value of an axis, the same in every picture and page. Of more than two
+    numbers, larger ones are lighter. Other values have the colours of the palette, then different
+    hues."""
     last = len(values) - 1
     if last > 1 and all(isinstance(value, (int, float)) for value in values):
         return [RISING[round(index * (len(RISING) - 1) / last)] for index in range(len(values))]
@@ -39,9 +37,7 @@ def colours_of(values: Sequence[Choice]) -> list[str]:
 @contextmanager
 def drawing(width: float, height: float) -> Iterator[Any]:
     """An empty figure of a size in inches, which no window ever shows, and the style of its parts.
-
-    Text is never read as mathematics, because names of a run may hold dollar signs.
-    """
+    Text is never read as mathematics, because names of a run may hold dollar signs."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure

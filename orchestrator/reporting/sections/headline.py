@@ -13,9 +13,7 @@ from orchestrator.units import memory, number
 
 def make(dataset: Dataset) -> Content | None:
     """A sentence with the gain of the pick, in the smallest budget that the default fits, too.
-
-    Without such a budget, in the smallest that anything fits; without budgets, of all.
-    """
+    Without such a budget, in the smallest that anything fits; without budgets, of all."""
     compared = list(_compared(dataset))
     results = dataset.main
     if results is None or not compared:

@@ -28,10 +28,8 @@ class _Console(Console):
 
 
 def print_summary(report: Report, console: Console | None = None, *, as_json: bool = False) -> None:
-    """Print the summary of a run, or the same as JSON.
-
-    A table is as wide as the terminal; without one as its content, so that no cell is wrapped.
-    """
+    """Print the summary of a run, or the same as JSON. A table is as wide as the terminal; without
+    one as its content, so that no cell is wrapped."""
     if as_json:
         print(json.dumps(to_json(report), indent=2))
         return

@@ -21,9 +21,7 @@ _SHOWN_VALUES = 12
 
 def describe(plan: Plan, config: SweepConfig, model_facts: Iterable[tuple[str, str]] = ()) -> str:
     """How many trials over which axes, what is ruled out and why, and where the results go.
-
-    ``model_facts`` are names and texts about the model, which come first.
-    """
+    ``model_facts`` are names and texts about the model, which come first."""
     model = config.model
     weights = model.name_or_path
     if model.architecture:

@@ -27,9 +27,7 @@ def table(
     evaluates: bool,
 ) -> str:
     """A table with a row for each trial: figures in GiB, the cards that suffice, and the label.
-
-    ``times`` has the time of each trial's step, if it was forecast.
-    """
+    ``times`` has the time of each trial's step, if it was forecast."""
     if not predictions:
         return "no trials"
     cards = " ".join(f"{card:>7}" for card in predictions[0].cards)

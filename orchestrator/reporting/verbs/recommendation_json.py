@@ -19,9 +19,7 @@ def to_json(
     workload: Workload | None = None,
 ) -> dict[str, Any]:
     """The best, the next ones, what constraints cost, and the evidence: bytes and seconds.
-
-    ``results`` are those of the environment that is recommended from; None if nothing ended ok.
-    """
+    ``results`` are those of the environment that is recommended from; None if nothing ended ok."""
 
     def entry(candidate: Offer | None) -> dict[str, Any]:
         # Without results there is no candidate.

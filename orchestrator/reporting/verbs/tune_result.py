@@ -105,10 +105,8 @@ _FILE = TypeAdapter(TuneResults)
 
 
 def read(dataset: Dataset) -> TuneResults:
-    """The stored result of a run, else the same computed from its rows.
-
-    Raises UnreadableRunError if the file is damaged.
-    """
+    """The stored result of a run, else the same computed from its rows. Raises UnreadableRunError
+    if the file is damaged."""
     path = dataset.folder and dataset.folder / RESULT
     if path is None or not path.exists():
         return computed(dataset)

@@ -46,11 +46,9 @@ class GpuProbe:
 
 
 class GpuSlot:
-    """Runs the trials that it is assigned, one per step.
-
-    If the GPU turns out unhealthy, the step returns an ``UnhealthyGpu``, the driver requeues the
-    trials, and further steps only check whether the GPU is fit again.
-    """
+    """Runs the trials that it is assigned, one per step. If the GPU turns out unhealthy, the step
+    returns an ``UnhealthyGpu``, the driver requeues the trials, and further steps only check
+    whether the GPU is fit again."""
 
     def __init__(
         self,

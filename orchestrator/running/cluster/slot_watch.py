@@ -47,10 +47,8 @@ class _Wait:
 
 class SlotWatch(StatelessPickle, tune.Callback):
     """Gives up on slots that do not answer. Tune then reports a lost actor, as after a crash.
-
     ``on_stall`` is called with a sentence if no slot starts at all; None: slots may wait for other
-    users of the cluster.
-    """
+    users of the cluster."""
 
     def __init__(
         self,

@@ -21,11 +21,9 @@ Splits = Mapping[Batch, BatchMeasurement]
 def promising_split(
     sizes: MeasuredSizes, effective_batch: int, tolerance: float
 ) -> Iterator[Batch]:
-    """The split of the effective batch that is predicted to be the fastest.
-
-    Among splits of about equal speed this is the split with the fewest passes. There is none if the
-    best measured split is not predicted to be beaten by more than the tolerance.
-    """
+    """The split of the effective batch that is predicted to be the fastest. Among splits of about
+    equal speed this is the split with the fewest passes. There is none if the best measured split
+    is not predicted to be beaten by more than the tolerance."""
     splits = sizes.splits_of(effective_batch)
     best = fastest(split for split in splits.values() if split.fits)
     predicted = _predicted_speeds(sizes, splits, effective_batch, is_any_known=best is not None)
@@ -66,10 +64,8 @@ def _unmeasured(largest: int, splits: Splits, effective_batch: int) -> Iterator[
 
 
 def _largest_to_accumulate(splits: Splits) -> float:
-    """The largest micro-batch that may fit with accumulation, as far as failures show.
-
-    It is 0 after a failure for a reason that smaller micro-batches share.
-    """
+    """The largest micro-batch that may fit with accumulation, as far as failures show. It is 0
+    after a failure for a reason that smaller micro-batches share."""
     limit = math.inf
     for split, measurement in splits.items():
         if split.accumulation > 1 and not measurement.fits:
@@ -94,11 +90,9 @@ def accumulated_speed(
 
 
 def optimizer_seconds(speeds: Speeds, accumulated: Iterable[BatchMeasurement]) -> float:
-    """An upper bound of the seconds that a step spends on its optimizer.
-
-    There are two kinds of bounds: the time of a large size without that of its samples, and the
-    time that measured accumulation saved.
-    """
+    """An upper bound of the seconds that a step spends on its optimizer. There are two kinds of
+    bounds: the time of a large size without that of its samples, and the time that measured
+    accumulation saved."""
     line = _seconds(speeds)
     bounds = [float(line.costs[-1] - line.slope * line.sizes[-1])]
     for own in accumulated:
@@ -116,11 +110,9 @@ def _seconds(speeds: Speeds) -> CostLine:
 
 
 def pass_seconds(speeds: Speeds, micro_batch: int) -> float:
-    """Predicted seconds of a step without accumulation, linear between measured sizes.
-
-    Below the smallest size, a step takes as long as at that size. Above the largest, samples per
-    second stay constant.
-    """
+    """Predicted seconds of a step without accumulation, linear between measured sizes. Below the
+    smallest size, a step takes as long as at that size. Above the largest, samples per second stay
+    constant."""
     line = _seconds(speeds)
     seconds = float(np.interp(micro_batch, line.sizes, line.costs))
     return seconds * max(1.0, micro_batch / float(line.sizes[-1]))

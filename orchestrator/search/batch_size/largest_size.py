@@ -37,9 +37,7 @@ class LargestSize:
 
     def wanted(self, sizes: MeasuredSizes) -> Iterator[int]:
         """The next size to try, unless the largest is known or no larger one is predicted to fit.
-
-        Then the multiple of 8 below the largest: together they show whether it is faster.
-        """
+        Then the multiple of 8 below the largest: together they show whether it is faster."""
         low = sizes.largest
         # The smallest size above the largest that failed.
         high = min((size for size in sizes.failed if size > low), default=None)

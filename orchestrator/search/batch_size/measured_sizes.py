@@ -25,10 +25,8 @@ class Batch(NamedTuple):
 
 
 class MeasuredSizes(dict[Batch, BatchMeasurement]):
-    """Batch -> its measurement, whether it fits or not.
-
-    A size is a micro-batch without accumulation.
-    """
+    """Batch -> its measurement, whether it fits or not. A size is a micro-batch without
+    accumulation."""
 
     @property
     def fitting(self) -> dict[int, BatchMeasurement]:
@@ -60,10 +58,8 @@ class MeasuredSizes(dict[Batch, BatchMeasurement]):
 
 
 def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
-    """A trial's batch as measured.
-
-    ``margin`` is the memory to keep free: below 1 a share of the GPU's memory, else bytes.
-    """
+    """A trial's batch as measured. ``margin`` is the memory to keep free: below 1 a share of the
+    GPU's memory, else bytes."""
     measured = record.measurements
     memory = None
     speed = None

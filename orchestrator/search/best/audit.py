@@ -40,11 +40,9 @@ class Audit:
 
 
 class Auditor:
-    """Draws audits and keeps their results.
-
-    ``fraction`` of the skipped candidates are audited, and for at most this share of the search's
-    slot time. The first ``MIN_AUDITS`` run in any case; none if the fraction is 0.
-    """
+    """Draws audits and keeps their results. ``fraction`` of the skipped candidates are audited, and
+    for at most this share of the search's slot time. The first ``MIN_AUDITS`` run in any case; none
+    if the fraction is 0."""
 
     def __init__(self, candidates: int, fraction: float, seed: int) -> None:
         self._fraction = fraction
@@ -69,10 +67,8 @@ class Auditor:
             self._audit_seconds += slot_seconds
 
     def draw(self, seconds: Mapping[int, float]) -> int | None:
-        """The next candidate to audit; None for no more.
-
-        ``seconds`` maps every skipped candidate to its expected slot time.
-        """
+        """The next candidate to audit; None for no more. ``seconds`` maps every skipped candidate
+        to its expected slot time."""
         if not seconds or not self._fraction:
             return None
         # Weighted sampling without replacement (Efraimidis and Spirakis, 2006): the largest

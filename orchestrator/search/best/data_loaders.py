@@ -46,9 +46,7 @@ class Loaders:
 
     def least_seconds(self) -> Array:
         """Lower bounds of the seconds of a micro-batch, 0 if there is none, shape (candidates,).
-
-        Where the GPU did not wait for data, another data loader cannot make it faster.
-        """
+        Where the GPU did not wait for data, another data loader cannot make it faster."""
         least = self._shortest[self._twins] * math.exp(-_NOISE)
         return np.nan_to_num(least, posinf=0.0)
 

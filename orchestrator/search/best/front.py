@@ -145,11 +145,9 @@ class FrontierSearch(BestSearch):
         )
 
     def _contradicts(self, index: int, measurement: Measurement) -> bool:
-        """Whether an audited candidate should not have been skipped.
-
-        It should not if it ran although it was not expected to, or if it is faster, by more than
-        the tolerance, than all others that were measured and need about no more memory.
-        """
+        """Whether an audited candidate should not have been skipped. It should not if it ran
+        although it was not expected to, or if it is faster, by more than the tolerance, than all
+        others that were measured and need about no more memory."""
         # What is expected not to fit needs more memory than the whole front, but it may run.
         may_run = (skip_reasons.CANNOT_GAIN, skip_reasons.DOES_NOT_FIT)
         if self._auditor.expected[index].rule not in may_run:

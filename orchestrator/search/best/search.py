@@ -101,10 +101,8 @@ class BestSearch(Search):
         return self.ask()
 
     def allowed_seconds(self, spec: TrialSpec) -> float:
-        """A few times what is expected; infinite if the search may take any time.
-
-        Some techniques compile for minutes on some models only.
-        """
+        """A few times what is expected; infinite if the search may take any time. Some techniques
+        compile for minutes on some models only."""
         return self._allowed_seconds.get(spec.trial_id, math.inf)
 
     def tell(self, record: TrialRecord) -> None:

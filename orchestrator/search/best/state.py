@@ -151,11 +151,9 @@ class SearchState:
             return np.asarray(np.log(self._sizes / seconds))
 
     def _corrected(self, of_model: Array) -> Array:
-        """Expected speeds, but the measured one where the model is far from it.
-
-        The model averages the noise of similar trials, so it is better than a single measurement. A
-        difference beyond any noise is the model's error. Shape (candidates,).
-        """
+        """Expected speeds, but the measured one where the model is far from it. The model averages
+        the noise of similar trials, so it is better than a single measurement. A difference beyond
+        any noise is the model's error. Shape (candidates,)."""
         log_speed = of_model.copy()
         for index, measurement in self.measured.items():
             log_measured = math.log(measurement.samples_per_second)

@@ -63,9 +63,8 @@ class CostPrior:
 
     def between(self, derivatives: Array, rows: Indices, columns: Indices) -> Array:
         """Prior covariance of what the law says of candidates' costs, shape (rows, columns).
-
-        ``derivatives`` are those of all candidates, as ``PerformanceModel.derivatives`` has them.
-        """
+        ``derivatives`` are those of all candidates, as ``PerformanceModel.derivatives`` has
+        them."""
         # Linearized, Cov(cost a, cost b) is the sum over all pairs of parameters of derivative ·
         # derivative · covariance. Candidates of the same curve have equal parameters.
         of_rows, of_columns = derivatives[:3, rows, None], derivatives[:3, columns]
@@ -84,11 +83,9 @@ class CostPrior:
         return np.asarray(variances + self._extra_errors(derivatives) ** 2)
 
     def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:
-        """Correlation of the misfits, the distances from the law, shape (rows, columns).
-
-        A squared-exponential kernel over the logarithm (base 2) of the micro-batch, times a factor
-        for each choice in which two curves differ.
-        """
+        """Correlation of the misfits, the distances from the law, shape (rows, columns). A
+        squared-exponential kernel over the logarithm (base 2) of the micro-batch, times a factor
+        for each choice in which two curves differ."""
         differing = between(self.curves.differing, self.curves.curve_of, rows, columns)
         octaves = np.log2(self.sizes[rows])[:, None] - np.log2(self.sizes[columns])
         return np.asarray(SCALES.misfit_per_choice**differing * np.exp(-(octaves**2) / 2))

@@ -106,10 +106,8 @@ class CurvePrior:
                 log_effects += effects.means[effects.codes]
 
     def covariance(self, left: Indices, right: Indices) -> Array:
-        """Covariance of each part between curves, without what all curves have in common.
-
-        The shape is (parts, ...), with the shape to which the curves are broadcast.
-        """
+        """Covariance of each part between curves, without what all curves have in common. The shape
+        is (parts, ...), with the shape to which the curves are broadcast."""
         shape = np.broadcast_shapes(left.shape, right.shape)
         covariance = np.zeros((len(self._parts), *shape))
         # One axis at a time: an array with all of them would be large.
@@ -129,10 +127,8 @@ class CurvePrior:
         return np.asarray(covariance + SCALES.curve**2 * (left == right))
 
     def new_choices(self, curve: int, known: Indices) -> Array:
-        """How much of what is new in a curve each curve has, from 0 to 1, shape (curves,).
-
-        New are the choices that no known curve has. If there are none, the combination is new.
-        """
+        """How much of what is new in a curve each curve has, from 0 to 1, shape (curves,). New are
+        the choices that no known curve has. If there are none, the combination is new."""
         is_equal = [axis.codes == axis.codes[curve] for axis in self._axes]
         new = [equal for equal in is_equal if not equal[known].any()]
         if not new:
@@ -152,10 +148,8 @@ def _effects(
     priors: TechniquePriors,
     expected: Callable[[Effect], tuple[float, float]],
 ) -> list[_Effects]:
-    """The effects of axes, relative to the values of the first curve.
-
-    ``expected`` gives mean and deviation of the logarithm of an effect on the parameter.
-    """
+    """The effects of axes, relative to the values of the first curve. ``expected`` gives mean and
+    deviation of the logarithm of an effect on the parameter."""
     listed = []
     for axis in axes:
         effects = [priors.between(axis.name, axis.values[0], value) for value in axis.values]

@@ -30,10 +30,8 @@ small."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Residuals:
-    """What the linearized law does not explain of the measured costs.
-
-    Arrays have one entry per measured candidate; covariances and kernels are square.
-    """
+    """What the linearized law does not explain of the measured costs. Arrays have one entry per
+    measured candidate; covariances and kernels are square."""
 
     from_prior: Array
     """Measured costs minus the costs at the prior mean of the parameters."""
@@ -129,24 +127,18 @@ def _without(surprises: Mapping[int, float], residuals: Residuals) -> Indices:
 
 
 def left_out(covariance: Array, residuals: Array) -> tuple[Array, Array]:
-    """The distance of each residual from what all others predict, and its variance.
-
-    Both have the shape (residuals,). Leave-one-out prediction (Rasmussen and Williams, 2006,
-    equation 5.12): with the inverse covariance P, the distance is (P r)_i / P_ii, and its variance
-    is 1 / P_ii.
-    """
+    """The distance of each residual from what all others predict, and its variance. Both have the
+    shape (residuals,). Leave-one-out prediction (Rasmussen and Williams, 2006, equation 5.12): with
+    the inverse covariance P, the distance is (P r)_i / P_ii, and its variance is 1 / P_ii."""
     precision = np.linalg.inv(covariance)
     variances = 1 / np.diag(precision)
     return precision @ residuals * variances, variances
 
 
 def posterior_scale(residuals: Residuals, misfit: float, noises: Array) -> float:
-    """Factor on all posterior variances: that of a Student-t process.
-
-    Shah, Wilson and Ghahramani (2014): with n residuals of squared Mahalanobis length b, and a
-    prior of the scale that weighs like v measurements, the variance is (v + b) / (v + n) times that
-    of the Gaussian process.
-    """
+    """Factor on all posterior variances: that of a Student-t process. Shah, Wilson and Ghahramani
+    (2014): with n residuals of squared Mahalanobis length b, and a prior of the scale that weighs
+    like v measurements, the variance is (v + b) / (v + n) times that of the Gaussian process."""
     covariance = residuals.covariance(misfit, noises)
     length = float(residuals.from_prior @ np.linalg.solve(covariance, residuals.from_prior))
     count = max(0, len(residuals.from_prior) - _FREE_PARAMETERS)
@@ -156,11 +148,9 @@ def posterior_scale(residuals: Residuals, misfit: float, noises: Array) -> float
 def most_likely_scales(
     residuals: Residuals, hyperparameters: Hyperparameters
 ) -> tuple[float, Array]:
-    """The most likely standard deviations of the misfits, and of each measurement's noise.
-
-    Type II maximum likelihood over a small grid of scales, with the law linearized at its current
-    parameters (Rasmussen and Williams, Gaussian Processes for Machine Learning, section 5.4.1).
-    """
+    """The most likely standard deviations of the misfits, and of each measurement's noise. Type II
+    maximum likelihood over a small grid of scales, with the law linearized at its current
+    parameters (Rasmussen and Williams, Gaussian Processes for Machine Learning, section 5.4.1)."""
     noises = _noise_choices(residuals, hyperparameters)
     likelihoods = []
     for misfit in hyperparameters.misfit_deviations:
@@ -195,10 +185,8 @@ def outlier_noises(residuals: Residuals, hyperparameters: Hyperparameters) -> Ar
 
 def log_likelihoods(covariance: Array, variances: Array, residuals: Array) -> Array:
     """Logarithms of the normal densities of the residuals, up to a constant, shape (choices,).
-
     Choice ``k`` has the covariance ``covariance + diag(variances[k])``; ``variances`` has shape
-    (choices, residuals).
-    """
+    (choices, residuals)."""
     covariances = covariance + variances[:, :, None] * np.eye(len(residuals))
     solved = np.linalg.solve(covariances, residuals[:, None])[:, :, 0]
     return np.asarray(-0.5 * (solved @ residuals + np.linalg.slogdet(covariances).logabsdet))

@@ -7,10 +7,8 @@ from dataclasses import dataclass
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hyperparameters:
     """How costs are expected to behave, as logarithms unless stated otherwise (0.02 is about 2 %).
-
     Of the listed values the model chooses, after every measurement, those under which all
-    measurements are most probable.
-    """
+    measurements are most probable."""
 
     misfit_deviations: tuple[float, ...]
     """How far costs are from the law. Similar candidates have similar misfits."""

@@ -24,9 +24,8 @@ class Measurement:
     """Half the 95 % confidence interval of the speed, relative to it: the largest of the
     repeats."""
     host_bound_share: float | None = None
-    """Share of the micro-batches after which the GPU ran out of work; None if unknown.
-
-    At 1 the host alone limits the speed."""
+    """Share of the micro-batches after which the GPU ran out of work; None if unknown. At 1 the
+    host alone limits the speed."""
     launch_bound_share: float = 0.0
     """At most this share of the time the GPU waited for the host in the middle of a step."""
     data_share: float = 0.0
@@ -43,11 +42,9 @@ class Measurement:
 
     @property
     def branch(self) -> Branch:
-        """Which side of the performance model a measured time shows.
-
-        A host-bound time is the time of the host. It is only an upper bound of the GPU's time. If
-        the host limits a part of the time, either branch is possible.
-        """
+        """Which side of the performance model a measured time shows. A host-bound time is the time
+        of the host. It is only an upper bound of the GPU's time. If the host limits a part of the
+        time, either branch is possible."""
         if self.host_bound_share is None:
             return Branch.UNKNOWN
         if self.host_bound_share > GPU_BOUND:
@@ -58,10 +55,8 @@ class Measurement:
 
 
 def measurement_of(records: Iterable[TrialRecord]) -> Measurement | None:
-    """The worst memory, error and waits of the repeats that ended ok, and their median speed.
-
-    None if no repeat has both a memory and a speed.
-    """
+    """The worst memory, error and waits of the repeats that ended ok, and their median speed. None
+    if no repeat has both a memory and a speed."""
     repeats = [record for record in records if _is_measured(record)]
     if not repeats:
         return None

@@ -67,11 +67,9 @@ def as_arrays(observations: Mapping[int, Observation], prior: CostPrior) -> Meas
 
 
 def _corrected_branches(seen: Indices, *, costs: Array, sizes: Array, curves: Indices) -> Indices:
-    """The branch of the law that each observation shows.
-
-    A time that grows with the micro-batch is no floor, whatever limits it: a host that loads the
-    samples takes longer for more of them. The law describes it by its line.
-    """
+    """The branch of the law that each observation shows. A time that grows with the micro-batch is
+    no floor, whatever limits it: a host that loads the samples takes longer for more of them. The
+    law describes it by its line."""
     branches = seen.copy()
     floors = seen == Branch.HOST_BOUND
     for row in np.flatnonzero(floors):

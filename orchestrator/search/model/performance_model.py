@@ -58,10 +58,9 @@ class PerformanceModel:
     branches: Indices
     """``Branch`` of each candidate; UNKNOWN if nothing was measured."""
     norm_exponents: Array
-    """Exponent of the norm that replaces the maximum.
-
-    The mean of the maximum of two uncertain costs is above both (Clark, 1961). So it is smaller
-    where the floor is uncertain: a lower floor gains little where the line is close to it."""
+    """Exponent of the norm that replaces the maximum. The mean of the maximum of two uncertain
+    costs is above both (Clark, 1961). So it is smaller where the floor is uncertain: a lower floor
+    gains little where the line is close to it."""
 
     def costs(self, parameters: Array) -> Array:
         """Each candidate's cost, shape (candidates,)."""
@@ -79,11 +78,9 @@ class PerformanceModel:
         return jacobian
 
     def derivatives(self, parameters: Array) -> Array:
-        """Derivatives of each cost by the parameters of its own curve and family.
-
-        By floor, base, slope and extra, shape (4, candidates). The reference optimizer has no
-        extra, and the derivative 0.
-        """
+        """Derivatives of each cost by the parameters of its own curve and family. By floor, base,
+        slope and extra, shape (4, candidates). The reference optimizer has no extra, and the
+        derivative 0."""
         without_extra = self._costs_without_extra(parameters)
         _, line, shares = self._branches(parameters)
         # The derivative of the p-norm by the logarithm of the line is (line / norm)^p.
@@ -107,10 +104,8 @@ class PerformanceModel:
         return self._by_parameter(np.array([-sign, *(sign * shares)]), len(parameters))
 
     def _branches(self, parameters: Array) -> tuple[Array, Array, Array]:
-        """Each candidate's floor and line, and the shares of base and slope in the line.
-
-        The shares have the shape (2, candidates). They are also the derivatives of the line.
-        """
+        """Each candidate's floor and line, and the shares of base and slope in the line. The shares
+        have the shape (2, candidates). They are also the derivatives of the line."""
         of_curves = parameters[: 3 * self.curve_count].reshape(3, self.curve_count)
         floor, base, slope = of_curves[:, self.curves]
         terms = np.array([base, slope + np.log(self.sizes)])
@@ -118,11 +113,9 @@ class PerformanceModel:
         return floor, line, np.exp(terms - line)
 
     def _costs_without_extra(self, parameters: Array) -> Array:
-        """The floor or the line where the candidate was measured on it, else their maximum.
-
-        So a measurement on the line does not affect the floor. With few measurements, a fit could
-        otherwise put the floor through it, and rule out all smaller micro-batches.
-        """
+        """The floor or the line where the candidate was measured on it, else their maximum. So a
+        measurement on the line does not affect the floor. With few measurements, a fit could
+        otherwise put the floor through it, and rule out all smaller micro-batches."""
         floor, line, _ = self._branches(parameters)
         # The p-norm replaces the maximum, because it has derivatives everywhere:
         # log max(a, b) ≈ log(a^p + b^p) / p.

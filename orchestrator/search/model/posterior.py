@@ -183,10 +183,8 @@ class CostModel:
         scale: float,
     ) -> None:
         """The posterior of all candidates, from the fitted parameters of the measured curves.
-
         Gaussian process regression (Rasmussen and Williams, sections 2.2 and 2.7), with the law
-        linearized at the fit. ``moved`` is the fit minus the prior mean.
-        """
+        linearized at the fit. ``moved`` is the fit minus the prior mean."""
         every = np.arange(len(self._prior.sizes))
         law, parameters = self._extended(measured, moved)
         costs = law.costs(parameters)

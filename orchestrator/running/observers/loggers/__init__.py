@@ -89,10 +89,8 @@ def logger_observers(
 
 
 class LoggerObserver(Observer):
-    """Passes measured trials to a logger, in a thread, so that no slot waits for a slow server.
-
-    If a logger fails, that is reported once on stderr, and the logger is not used again.
-    """
+    """Passes measured trials to a logger, in a thread, so that no slot waits for a slow server. If
+    a logger fails, that is reported once on stderr, and the logger is not used again."""
 
     def __init__(
         self,

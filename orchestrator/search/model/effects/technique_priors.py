@@ -30,8 +30,7 @@ is large, because the technique may be one with a very large effect."""
 _CORRELATION_WITHOUT_TABLES = 0.5
 """Correlation of the effects of two values of an axis if there are no tables. Nothing is known of
 any value then. So effects relative to the same reference share half of their variance: the
-reference's own.
-"""
+reference's own."""
 _WORKS = {"recorded": 0.95, "similar": 0.85, "unknown": 0.7}
 """Probability that a technique works on this model if it, a similar one or neither ran on another
 model. The last is low, so that new techniques are tried one by one."""
@@ -44,11 +43,9 @@ this share of the recorded difference."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TechniquePriors:
-    """The recorded effects of techniques: axis -> value -> effect.
-
-    For a value without a recorded effect, the effect is estimated from similar values
-    (``similar_values``). Without similar values, it is the assumption in ``unrecorded``.
-    """
+    """The recorded effects of techniques: axis -> value -> effect. For a value without a recorded
+    effect, the effect is estimated from similar values (``similar_values``). Without similar
+    values, it is the assumption in ``unrecorded``."""
 
     effects: Mapping[str, Mapping[str, Effect]] = field(default_factory=dict)
     knows_speeds: bool = True
@@ -136,11 +133,9 @@ class TechniquePriors:
         return [name for name in recorded if recorded[name].deviation and correlation(name, value)]
 
     def _from_similar(self, axis: str, value: Choice) -> Effect:
-        """The expected effect of a value without a recorded effect.
-
-        A small Gaussian process over the values of the axis. Its mean function is ``unrecorded``,
-        and its observations are the recorded effects of similar values.
-        """
+        """The expected effect of a value without a recorded effect. A small Gaussian process over
+        the values of the axis. Its mean function is ``unrecorded``, and its observations are the
+        recorded effects of similar values."""
         prior = unrecorded.expectation(axis, value)
         similar = self._similar(axis, str(value))
         if not similar:

@@ -38,7 +38,6 @@ class PredictedMemory:
         numbers: Numbering[Curve] = Numbering()
         self.curves = numbers.of(candidate.curve.of_memory for candidate in candidates)
         """Index of each candidate's curve, with its optimizer, but without data loader and loop.
-
         Shape (candidates,)."""
         self._members = [np.flatnonzero(self.curves == curve) for curve in range(len(numbers))]
         """The candidates of each curve."""
@@ -93,10 +92,8 @@ class PredictedMemory:
             self._floor_bytes[rows] = floors[lender]
 
     def log_bytes(self, sample_errors: Array | float = 0.0) -> Array:
-        """Logarithms of predicted bytes, shape (candidates,).
-
-        ``sample_errors`` are logarithms of factors on the memory of the samples, of the same shape.
-        """
+        """Logarithms of predicted bytes, shape (candidates,). ``sample_errors`` are logarithms of
+        factors on the memory of the samples, of the same shape."""
         line = self._base_bytes + self._loss_bytes + self._sample_bytes * np.exp(sample_errors)
         return np.asarray(np.log(np.maximum(line, self._floor_bytes)))
 
@@ -106,10 +103,8 @@ class PredictedMemory:
         return np.asarray(self.borrows * self._loss_bytes / line)
 
     def sample_weights(self, sample_errors: Array | float = 0.0) -> Array:
-        """The share of the samples in the memory of each candidate, shape (candidates,).
-
-        It is the derivative of ``log_bytes`` by the errors, above the floor.
-        """
+        """The share of the samples in the memory of each candidate, shape (candidates,). It is the
+        derivative of ``log_bytes`` by the errors, above the floor."""
         samples = self._sample_bytes * np.exp(sample_errors)
         return np.asarray(samples / (self._base_bytes + self._loss_bytes + samples))
 
@@ -146,10 +141,8 @@ class PredictedMemory:
         return least
 
     def _floors(self, lines: Lines) -> Mapping[int, float]:
-        """The smallest predicted bytes of the curves with the same optimizer, model and such.
-
-        The optimizer's step needs its memory, however little the samples need.
-        """
+        """The smallest predicted bytes of the curves with the same optimizer, model and such. The
+        optimizer's step needs its memory, however little the samples need."""
         floors: dict[int, float] = {}
         for group in self._choices.groups(lines, ~self._choices.is_of_samples):
             smallest = min(float(lines[curve].costs.min()) for curve in group)
