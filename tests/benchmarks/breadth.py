@@ -10,7 +10,7 @@ from pathlib import Path
 
 from orchestrator.planning.config import load_config
 from orchestrator.planning.dialects.registry import UnreadableFileError
-from orchestrator.planning.dialects.trainers.training_arguments import SEVERAL_GPUS
+from orchestrator.planning.dialects.trainers.tables import REASONS
 from orchestrator.planning.dialects.written import translated, write
 from orchestrator.planning.plan import plan
 from orchestrator.planning.prechecks.mistakes import check_files
@@ -29,7 +29,7 @@ def outcome(path: Path, scratch: Path) -> str:
     if result.dialects[0] in PARTS:
         return "no training: a part of one"
     if whys := [entry.why for entry in result.obstacles]:
-        return next((why for why in whys if why == SEVERAL_GPUS), whys[0])
+        return next((why for why in whys if why == REASONS["SEVERAL_GPUS"]), whys[0])
     if result.missing:
         return "the shape of its model is not known here"
     try:
@@ -52,7 +52,7 @@ def main(folder: Path) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         for file in files:
             by_outcome[outcome(file, Path(scratch, "ours.yaml"))].append(file.name)
-    apart = ("no training", "it is no training", SEVERAL_GPUS)
+    apart = ("no training", "it is no training", REASONS["SEVERAL_GPUS"])
     for_one_gpu = sum(len(names) for why, names in by_outcome.items() if not why.startswith(apart))
     planned = sum(len(names) for why, names in by_outcome.items() if why.startswith("planned"))
     print(f"{planned} of {for_one_gpu} trainings on one GPU are planned, of {len(files)} files")

@@ -1,5 +1,5 @@
-"""Files of other trainers -> our configuration. Adding a dialect is one module with a table in
-``trainers/``, and one row of ``registry.py``. Read in this order:
+"""Files of other trainers -> our configuration. Adding a dialect is one YAML file in ``trainers/``,
+and its name in ``registry.py``. Read in this order:
 
 trainers/        what each key of a trainer's file says: one table per trainer
 to_ours/         what the keys say together -> our configuration

@@ -1,77 +1,27 @@
 """The dialects, and which of them a file is written in."""
 
+import functools
 import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from orchestrator.planning.dialects import command_line
-from orchestrator.planning.dialects.trainers import (
-    accelerate,
-    axolotl,
-    llama_factory,
-    ms_swift,
-    training_arguments,
-    trl,
-)
-from orchestrator.planning.dialects.translate import Dialect
+from orchestrator.planning.dialects.trainers.tables import Dialect, dialect
 from orchestrator.planning.document import MAX_BYTES, read_document
 from orchestrator.planning.problems import ConfigError
 
-DIALECTS: tuple[Dialect, ...] = (
-    Dialect(
-        name="axolotl",
-        rows=axolotl.ROWS,
-        marks=axolotl.MARKS,
-        defaults=axolotl.DEFAULTS,
-        plugins=axolotl.PLUGIN_OF,
-    ),
-    Dialect(
-        name="LLaMA-Factory v1",
-        rows=llama_factory.V1_ROWS,
-        marks=llama_factory.V1_MARKS,
-        defaults=llama_factory.V1_DEFAULTS,
-        takes_arguments=True,
-    ),
-    Dialect(
-        name="LLaMA-Factory",
-        rows=llama_factory.ROWS,
-        marks=llama_factory.MARKS,
-        defaults=llama_factory.DEFAULTS,
-        takes_arguments=True,
-        command=r"llamafactory-cli train|src/train\.py",
-    ),
-    Dialect(
-        name="DeepSpeed",
-        marks=("zero_optimization", "train_micro_batch_size_per_gpu"),
-        whole="deepspeed",
-    ),
-    Dialect(name="accelerate", rows=accelerate.ROWS, marks=("compute_environment",)),
-    Dialect(name="config.json", marks=("model_type",), whole="config"),
-    Dialect(
-        name="ms-swift",
-        rows=ms_swift.ROWS,
-        defaults=ms_swift.DEFAULTS,
-        takes_arguments=True,
-        command=r"(?<!megatron )\bswift (?P<command>\w+)|swift/cli/(?P<script>\w+)\.py",
-    ),
-    Dialect(
-        name="TRL",
-        rows=trl.ROWS,
-        marks=trl.MARKS,
-        defaults=trl.DEFAULTS,
-        takes_arguments=True,
-        command=r"\btrl (?P<command>\w+)|(?P<script>sft|dpo|grpo|kto|reward|ppo|rloo)\w*\.py",
-    ),
-    Dialect(
-        name="TrainingArguments",
-        rows=training_arguments.ROWS,
-        marks=training_arguments.MARKS,
-        takes_arguments=True,
-        command=r"\.py$",
-    ),
-)
-"""In the order in which a file's keys are compared with their marks."""
+# In the order in which a file's keys are compared with their marks.
+_TABLES = """
+axolotl llama_factory_v1 llama_factory deepspeed accelerate config_json ms_swift trl
+training_arguments
+"""
+
+
+@functools.cache
+def dialects() -> tuple[Dialect, ...]:
+    """All dialects."""
+    return tuple(map(dialect, _TABLES.split()))
 
 
 class UnreadableFileError(ValueError):
@@ -87,7 +37,7 @@ def read_file(path: Path) -> tuple[Dialect, Mapping[str, Any]]:
             raise UnreadableFileError(str(error)) from None
         found = _of_command(_script(path))
     if found is None:
-        names = ", ".join(dialect.name for dialect in DIALECTS)
+        names = ", ".join(known.name for known in dialects())
         raise UnreadableFileError(f"{path}: in none of the known dialects: {names}")
     return found
 
@@ -102,21 +52,19 @@ def _script(path: Path) -> str:
 
 
 def _of_keys(content: Mapping[str, Any]) -> tuple[Dialect, Mapping[str, Any]] | None:
-    for dialect in DIALECTS:
-        if any(mark in content for mark in dialect.marks):
-            return dialect, content
-    return None
+    found = (known for known in dialects() if not content.keys().isdisjoint(known.marks))
+    return next(((known, content) for known in found), None)
 
 
 def _of_command(text: str) -> tuple[Dialect, Mapping[str, Any]] | None:
     for words, options in command_line.commands(text):
         called = " ".join(words)
-        for dialect in DIALECTS:
-            found = dialect.command and re.search(dialect.command, called)
-            is_whole = dialect.name != "TrainingArguments" or any(
-                mark in options for mark in dialect.marks
+        for known in dialects():
+            found = known.command and re.search(known.command, called)
+            is_whole = known.name != "TrainingArguments" or not options.keys().isdisjoint(
+                known.marks
             )
             if found and options and is_whole:
                 named = next(filter(None, found.groups()), None)
-                return dialect, {**({"command": named} if named else {}), **options}
+                return known, {**({"command": named} if named else {}), **options}
     return None

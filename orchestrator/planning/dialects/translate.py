@@ -2,7 +2,7 @@
 
 import fnmatch
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,30 +11,9 @@ from orchestrator.planning.dialects.outcome import QUANTIZED, Entry, finished
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours import models, zero
 from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
-from orchestrator.planning.dialects.trainers.rule import Reading, Rule, Verdict, as_is, aside
-from orchestrator.planning.dialects.trainers.training_arguments import LOGS
+from orchestrator.planning.dialects.trainers.rule import Reading, Rule, Verdict
+from orchestrator.planning.dialects.trainers.tables import REASONS, Dialect
 from orchestrator.storage.redaction import secret_paths
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Dialect:
-    """How one trainer writes a training down."""
-
-    name: str
-    rows: Mapping[str, Rule] = field(default_factory=dict)
-    """Key -> what it says; ``a.b`` is b inside the mapping a, ``*`` is any rest."""
-    marks: tuple[str, ...] = ()
-    """Keys that only files of this dialect have."""
-    defaults: Mapping[str, Any] = field(default_factory=dict)
-    """Facts of a file that does not state them."""
-    takes_arguments: bool = False
-    """Whether any field of TrainingArguments is a key, too."""
-    command: str = ""
-    """A regular expression of the words before a command's options; empty: it is a file."""
-    plugins: Mapping[str, str] = field(default_factory=dict)
-    """Beginning of a key -> the plugin without which the key has no effect."""
-    whole: str = ""
-    """The fact that the whole file is, instead of single keys."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -161,7 +140,8 @@ def _rule(dialect: Dialect, key: str) -> Rule:
         if "*" in pattern and fnmatch.fnmatchcase(key, pattern):
             return rule
     if dialect.takes_arguments and key in (argument_names() or ()):
-        return aside(LOGS) if ignored_reason(key, None) else as_is(f"arguments.{key}")
+        is_aside = ignored_reason(key, None)
+        return Rule(why=REASONS["LOGS"]) if is_aside else Rule(fact=f"arguments.{key}")
     return _UNKNOWN
 
 

@@ -9,7 +9,7 @@ import yaml
 from jobs.techniques import AXES
 from orchestrator import init
 from orchestrator.planning.config import load_config
-from orchestrator.planning.dialects.registry import DIALECTS
+from orchestrator.planning.dialects.registry import dialects
 from orchestrator.planning.dialects.to_ours.axes import axes_of
 from orchestrator.planning.dialects.to_ours.facts import ours
 from orchestrator.planning.dialects.to_ours.models import shape_of
@@ -218,7 +218,7 @@ def test_what_is_written_is_planned(text, tmp_path, capsys):
     assert len(plan(load_config(target)).trials) == 1
 
 
-@pytest.mark.parametrize("dialect", DIALECTS, ids=lambda one: one.name)
+@pytest.mark.parametrize("dialect", dialects(), ids=lambda one: one.name)
 def test_every_row_states_facts_that_the_axes_know(dialect):
     for rule in dialect.rows.values():
         for value in [*rule.values.values(), *(near for near, _ in rule.nearest.values())]:

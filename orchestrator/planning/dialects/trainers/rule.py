@@ -82,35 +82,6 @@ def spelt(value: Any) -> str:
     return str(value).strip().lower()
 
 
-def as_is(fact: str, why: str = "") -> Rule:
-    """The key states this fact; with ``why`` only nearly."""
-    return Rule(fact=fact, why=why)
-
-
-def one_of(
-    fact: str,
-    values: Mapping[str, Any],
-    nearest: Mapping[str, tuple[Any, str]] | None = None,
-    *,
-    otherwise: str = "",
-) -> Rule:
-    """The key states this fact for the listed values, and any other value refuses the file with
-    the reason ``otherwise``."""
-    return Rule(
-        fact=fact, values=values, nearest=nearest or {}, why=otherwise, is_blocking=bool(otherwise)
-    )
-
-
-def aside(why: str) -> Rule:
-    """The key does not matter here."""
-    return Rule(why=why)
-
-
-def impossible(why: str) -> Rule:
-    """The key, unless it is off, asks for what no trial can do."""
-    return Rule(why=why, is_blocking=True)
-
-
 def _joined(readings: list[Reading]) -> Reading:
     """One reading of a list: the worst verdict, and all facts."""
     order = list(Verdict)

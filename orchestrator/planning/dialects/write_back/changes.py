@@ -12,7 +12,8 @@ from orchestrator.planning.dialects.outcome import Entry
 from orchestrator.planning.dialects.registry import read_file
 from orchestrator.planning.dialects.to_ours.axes import axes_of
 from orchestrator.planning.dialects.trainers.rule import Rule
-from orchestrator.planning.dialects.translate import Dialect, entries_of, translate
+from orchestrator.planning.dialects.trainers.tables import Dialect
+from orchestrator.planning.dialects.translate import entries_of, translate
 from orchestrator.planning.dialects.write_back.inverse import changed_facts
 from orchestrator.planning.dialects.write_back.text_edit import Edits, edited
 from orchestrator.planning.technique_parameters import read_family

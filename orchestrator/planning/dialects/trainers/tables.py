@@ -1,0 +1,123 @@
+"""Reads the table of a trainer from its YAML file. The file has these keys:
+
+name, marks, defaults, plugins, command, takes_arguments, whole   the fields of ``Dialect``
+rows           key -> the fact that it states as it is, or the fields of ``Rule``: ``values`` as a
+               list are equal to ours, ``otherwise`` is the reason that refuses any other value,
+               ``like`` names a row of training_arguments.yaml, and with ``axis`` the values are
+               those to which an axis sets the key
+left_aside     reason, or its name in ``REASONS`` -> keys that do not matter here
+not_possible   reason -> keys that, unless they are off, ask for what no trial can do
+"""
+
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from jobs.techniques import AXES
+from orchestrator.planning.dialects.trainers.rule import Rule, spelt
+
+REASONS: Mapping[str, str] = {
+    "ONE_GPU": "one GPU trains here, so there is nothing to share among GPUs",
+    "SEVERAL_GPUS": "it needs several GPUs, and a trial has one",
+    "LOGS": "it is about logs, names or files, which a measurement decides itself",
+    "TOKENS": "the rows are random, so no tokenizer reads them",
+    "DATA": "the rows are random and as long as the sequence length, because the data set is not "
+    "here",
+    "AMOUNT": "a measurement decides how long it runs",
+    "AS_PAIRS": "classification of two rows for each pair, which the micro-batch counts",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dialect:
+    """How one trainer writes a training down."""
+
+    name: str
+    rows: Mapping[str, Rule]
+    """Key -> what it says; ``a.b`` is b inside the mapping a, ``*`` is any rest."""
+    marks: tuple[str, ...] = ()
+    """Keys that only files of this dialect have."""
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    """Facts of a file that does not state them."""
+    takes_arguments: bool = False
+    """Whether any field of TrainingArguments is a key, too."""
+    command: str = ""
+    """A regular expression of the words before a command's options; empty: it is a file."""
+    plugins: Mapping[str, str] = field(default_factory=dict)
+    """Beginning of a key -> the plugin without which the key has no effect."""
+    whole: str = ""
+    """The fact that the whole file is, instead of single keys."""
+
+
+def dialect(name: str) -> Dialect:
+    """The dialect in the file of this name."""
+    table = dict(_table(name))
+    rows = _rows(table)
+    if table.get("takes_arguments"):
+        # Its own rows go before those of all TrainingArguments.
+        rows = {**rows, **_rows(_table("training_arguments")), **rows}
+    marks = tuple(table.pop("marks", "").split())
+    fields = {key: value for key, value in table.items() if key in Dialect.__slots__}
+    return Dialect(**{**fields, "rows": rows, "marks": marks})
+
+
+@functools.cache
+def _table(name: str) -> Mapping[str, Any]:
+    text = Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8")
+    table: Mapping[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return table
+
+
+def _rows(table: Mapping[str, Any]) -> dict[str, Rule]:
+    rows = {key: _row(key, row) for key, row in table.get("rows", {}).items()}
+    for section in ("not_possible", "left_aside"):
+        for why, keys in table.get(section, {}).items():
+            rule = Rule(why=REASONS.get(why, why), is_blocking=section == "not_possible")
+            rows |= dict.fromkeys(keys.split(), rule)
+    return rows
+
+
+def _row(key: str, row: Any) -> Rule:
+    if isinstance(row, str):
+        return Rule(fact=row)
+    if like := row.get("like"):
+        arguments = _table("training_arguments")
+        return _row(like, {**arguments["rows"], **arguments["shared"]}[like])
+    values = row.get("values", {})
+    if isinstance(values, list):
+        values = {word: word for word in values}
+    if "axis" in row:
+        values = {**_values_of(row["axis"], key), **values}
+    why = row.get("otherwise", row.get("why", ""))
+    near = row.get("nearest", {}).items()
+    return Rule(
+        fact=row.get("fact", ""),
+        values={spelt(word): ours for word, ours in values.items()},
+        nearest={
+            word: (ours, REASONS.get(reason, reason))
+            for words, (ours, reason) in near
+            for word in _range(spelt(words))
+        },
+        why=REASONS.get(why, why),
+        is_blocking="otherwise" in row,
+        each=row.get("each", False),
+    )
+
+
+def _range(words: str) -> list[str]:
+    """``5..7`` as 5, 6 and 7; any other word alone."""
+    first, dots, last = words.partition("..")
+    return [str(number) for number in range(int(first), int(last) + 1)] if dots else [first]
+
+
+def _values_of(axis: str, argument: str) -> dict[str, str]:
+    """Value of a training argument -> the first value of the axis that sets it."""
+    named: dict[str, str] = {}
+    for value, variant in AXES[axis].variants.items():
+        if name := variant.training_arguments.get(argument):
+            named.setdefault(str(name), value)
+    return named
