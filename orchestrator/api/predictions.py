@@ -141,9 +141,8 @@ class Predictions:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """One row per trial: bytes as integers, None if unknown."""
-        from orchestrator.reporting.verbs.cards import cards_row
-        from orchestrator.reporting.verbs.prediction import row
-        from orchestrator.reporting.verbs.step_time import time_row
+        from orchestrator.reporting.verbs.card_table import cards_row
+        from orchestrator.reporting.verbs.prediction import row, time_row
 
         rows = [row(prediction) for prediction in self.predictions]
         for values, time in zip(rows, self.times, strict=True):
@@ -164,7 +163,7 @@ class Predictions:
         return len(self.predictions)
 
     def __repr__(self) -> str:
-        from orchestrator.reporting.verbs.cards import cards_table
+        from orchestrator.reporting.verbs.card_table import cards_table
         from orchestrator.reporting.verbs.prediction import table
 
         axes = self.config.axes_in_play

@@ -39,12 +39,12 @@ class TuneForecast:
     left_out: int
 
     def to_json(self) -> dict[str, Any]:
-        from orchestrator.reporting.verbs.tune_forecast import plain
+        from orchestrator.reporting.verbs.forecast_text import plain
 
         return plain(self)
 
     def __repr__(self) -> str:
-        from orchestrator.reporting.verbs.tune_forecast import text
+        from orchestrator.reporting.verbs.forecast_text import text
 
         return text(self)
 

@@ -17,7 +17,7 @@ from orchestrator.running.early_start import Start
 from orchestrator.running.gpu_screening import screened_cluster
 from orchestrator.running.measurement import RunRequest, measure, run_description, slots_in_words
 from orchestrator.running.nodes import Cluster
-from orchestrator.search.batch_size.search import BatchSizeSearch
+from orchestrator.search.batch_size.batch_size_search import BatchSizeSearch
 from orchestrator.search.several import RoundRobin
 from orchestrator.storage.run_folder import RunFolder
 

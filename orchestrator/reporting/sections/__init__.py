@@ -9,14 +9,14 @@ from orchestrator.reporting.sections import (
     cumulative,
     effects,
     environment,
-    failures,
+    failed_trials,
     gradients,
     headline,
     hf_guide,
     longest_context,
     one_time_costs,
     pareto_front,
-    search_summary,
+    search_outcome,
     warnings,
 )
 
@@ -24,7 +24,7 @@ _of_environments = partial(Section, of_environments=True)
 
 SECTIONS: tuple[Section, ...] = (
     Section(name="headline", make=headline.make, terminal_rows=1, on_page=False),
-    Section(name="search_summary", make=search_summary.make, terminal_rows=1),
+    Section(name="search_summary", make=search_outcome.make, terminal_rows=1),
     _of_environments(name="pareto_front", make=pareto_front.make, terminal_rows=20, on_page=False),
     _of_environments(name="budgets", make=budgets.make, terminal_rows=24),
     _of_environments(name="gradients", make=gradients.make, terminal_rows=12),
@@ -34,7 +34,7 @@ SECTIONS: tuple[Section, ...] = (
     _of_environments(name="effects", make=effects.make),
     _of_environments(name="cumulative", make=cumulative.make),
     _of_environments(name="environment", make=environment.make),
-    Section(name="failures", make=failures.make, terminal_rows=5),
+    Section(name="failures", make=failed_trials.make, terminal_rows=5),
     Section(name="warnings", make=warnings.make, terminal_rows=12),
     Section(name="one_time_costs", make=one_time_costs.make),
 )

@@ -1,8 +1,9 @@
-"""Foreign text for a terminal: characters that would act on it are shown as escapes instead."""
+"""Foreign text for a terminal: what would act on it is shown as escapes, and long texts are cut."""
 
 import codecs
 import re
 import sys
+import textwrap
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import TextIOWrapper
@@ -39,6 +40,16 @@ codecs.register_error("plain", _plain)
 def visible(text: str) -> str:
     """The text with each character that acts on a terminal but tab and line feed as an escape."""
     return _ACTING.sub(_escape, text)
+
+
+def shortened(text: str, characters: int = 400) -> str:
+    """The text in one line, cut between two words if it is longer than ``characters``."""
+    line = " ".join(text.split())
+    # A first word that is longer by itself stays whole: half a path or name is of no use.
+    width = max(characters, len(line.partition(" ")[0]) + len(" …"))
+    if len(line) <= characters:
+        return line
+    return textwrap.shorten(line, width, placeholder=" …", break_on_hyphens=False)
 
 
 def _escape(character: re.Match[str]) -> str:

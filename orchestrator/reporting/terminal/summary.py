@@ -14,8 +14,7 @@ from rich.text import Text
 from orchestrator.reporting.content import Format, Table
 from orchestrator.reporting.json_output import to_json
 from orchestrator.reporting.report import Report, ReportPart
-from orchestrator.reporting.terminal.safe_text import raw_stream, visible
-from orchestrator.reporting.terminal.shortening import shortened
+from orchestrator.reporting.terminal.safe_text import raw_stream, shortened, visible
 from orchestrator.units import count
 
 _WIDTH = 96

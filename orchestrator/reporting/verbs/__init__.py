@@ -8,7 +8,7 @@ recommendation.py  recommend; recommendation_json.py for --json; workload.py has
 comparison.py      compare
 explanation.py     explain
 batch_size.py      batch_size
-prediction.py      predict for one GPU; cards.py for many
+prediction.py      predict for one GPU; card_table.py for many, forecast_text.py for --tune
 dry_run.py         sweep --dry-run
 translation.py     init --from
 """

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.anatomy.memory.kinds import KINDS
 from orchestrator.labels import label
 from orchestrator.reporting.terminal.safe_text import visible
-from orchestrator.reporting.verbs.step_time import time_words
-from orchestrator.units import GIB, MIB
+from orchestrator.units import GIB, MIB, number
 
 if TYPE_CHECKING:
     from orchestrator.prediction.prediction import Bounds, Figure, Prediction
@@ -51,7 +50,8 @@ def table(
 
 def heading(*, evaluates: bool) -> str:
     """What the figures include, and which libraries they are for."""
-    listed = " and ".join(f"{name} {number}" for name, number in installed_versions().items())
+    installed = installed_versions().items()
+    listed = " and ".join(f"{name} {its_version}" for name, its_version in installed)
     parts = "training and evaluation" if evaluates else "the training alone, no evaluation"
     return f"{parts}, for {listed}; other versions may take other memory"
 
@@ -133,3 +133,36 @@ def _device(device: Figure | None) -> str:
 
 def _gib(nbytes: int) -> str:
     return f"{nbytes / GIB:.2f}"
+
+
+def time_row(time: StepTime | None) -> dict[str, Any]:
+    """Plain values, null if nothing is known. The seconds of a host-bound step are a lower bound,
+    so it has no rates."""
+    if time is None:
+        names = ("step_bound", "step_seconds", "step_seconds_low", "step_seconds_high")
+        return dict.fromkeys((*names, "samples_per_second", "tokens_per_second", "mfu"))
+    is_known = time.bound != "host"
+    return {
+        "step_bound": time.bound,
+        "step_seconds": time.seconds if is_known else None,
+        "step_seconds_low": time.low,
+        "step_seconds_high": time.high if is_known else None,
+        "samples_per_second": time.samples_per_second if is_known else None,
+        "tokens_per_second": time.tokens_per_second if is_known else None,
+        "mfu": time.mfu if is_known else None,
+    }
+
+
+def time_words(time: StepTime) -> str:
+    """One line: seconds with the interval, rates, and what bounds them."""
+    if time.bound == "host":
+        return f"time: host-bound, at least {time.low:.3g} s a step"
+    seconds = f"{time.seconds:.3g} s a step ({time.low:.3g} to {time.high:.3g})"
+    parts = [seconds, f"{number(time.samples_per_second)} samples/s"]
+    if time.tokens_per_second is not None:
+        parts.append(f"{time.tokens_per_second:,.0f} tokens/s")
+    if time.mfu is not None:
+        parts.append(f"MFU {time.mfu:.0%}")
+    if time.bound == "either":
+        parts.append("a slow host may take longer")
+    return f"time: {', '.join(parts)}"

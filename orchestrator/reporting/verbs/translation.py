@@ -7,8 +7,7 @@ from typing import Any
 from orchestrator.planning.dialects.outcome import Entry
 from orchestrator.planning.dialects.trainers.rule import Verdict
 from orchestrator.planning.dialects.translate import Translation
-from orchestrator.reporting.terminal.safe_text import visible
-from orchestrator.reporting.terminal.shortening import shortened
+from orchestrator.reporting.terminal.safe_text import shortened, visible
 
 _WORDS = 60
 """Characters of a value that are shown."""

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 
-from orchestrator.reporting.sections.search_summary import certainty, counts
+from orchestrator.reporting.sections.search_outcome import certainty, counts
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.verbs.tune_advance import fits
 from orchestrator.reporting.verbs.tune_result import TuneResult, TuneResults

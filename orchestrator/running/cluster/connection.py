@@ -16,7 +16,7 @@ from ray import tune
 from jobs import self_process
 from jobs.node import environment
 from jobs.node.processes import process_variables
-from orchestrator.reporting.terminal.shortening import shortened
+from orchestrator.reporting.terminal.safe_text import shortened
 from orchestrator.running.cluster.ray_nodes import (
     answer_of,
     list_nodes,

@@ -12,7 +12,7 @@ from jobs.isolation.slot import Slot, SlotDiedError
 from jobs.node import environment, gpu_fitness, nvml
 from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import TrialSpec
-from orchestrator.reporting.terminal.shortening import shortened
+from orchestrator.reporting.terminal.safe_text import shortened
 from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnhealthyGpu
 
 INFRASTRUCTURE_RETRIES = 2

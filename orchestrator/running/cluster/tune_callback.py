@@ -7,7 +7,7 @@ from typing import Any
 
 from ray.tune.progress_reporter import TrialProgressCallback
 
-from orchestrator.reporting.terminal.shortening import shortened
+from orchestrator.reporting.terminal.safe_text import shortened
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES, crashed
 from orchestrator.running.cluster.membership import Membership
 from orchestrator.running.cluster.messages import RECORD, UNHEALTHY, Assignment

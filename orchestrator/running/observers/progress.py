@@ -12,8 +12,7 @@ from jobs.spec import Purpose, TrialSpec
 from jobs.techniques.sample_kind import Workload, workload_of
 from orchestrator.analysis.configuration import gpu_memory
 from orchestrator.labels import trial_label
-from orchestrator.reporting.terminal.safe_text import visible
-from orchestrator.reporting.terminal.shortening import shortened
+from orchestrator.reporting.terminal.safe_text import shortened, visible
 from orchestrator.running.observers import Observer
 from orchestrator.units import duration, memory, number
 

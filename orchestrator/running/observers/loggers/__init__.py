@@ -17,7 +17,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice
 from orchestrator.labels import trial_label
 from orchestrator.planning.loggers import LOGGERS, Logger, LoggerError
-from orchestrator.reporting.terminal.shortening import shortened
+from orchestrator.reporting.terminal.safe_text import shortened
 from orchestrator.running.observers import Observer
 from orchestrator.storage.run_folder import RunFolder
 

@@ -12,7 +12,7 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_data
 from orchestrator.analysis.published_guide import guide, published
 from orchestrator.reporting import markdown
 from orchestrator.reporting.report import Report
-from orchestrator.reporting.sections import failures, hf_guide, pareto_front, search_summary
+from orchestrator.reporting.sections import failed_trials, hf_guide, pareto_front, search_outcome
 from orchestrator.storage.search_summary import SearchSummary
 from orchestrator.units import GIB
 from tests.support.golden import assert_golden, without_ids
@@ -109,31 +109,31 @@ def test_hf_guide_shows_published_figures_of_its_own_experiment_only(
 )
 def test_failures_link_only_the_runs_own_logs(name, is_linked, tmp_path):
     failed = with_provenance(make_record(outcome=Outcome.FAILED, reason="no"), log_file=name)
-    content = failures.make(load_dataset(write_run(tmp_path, [failed])))
+    content = failed_trials.make(load_dataset(write_run(tmp_path, [failed])))
     assert ("log_file" in content.tables[0].rows[0]["trials"][0]) is is_linked
 
 
 def test_search_summary_without_audit_says_the_error_is_unknown():
-    _, audit = search_summary.search_sentences(SearchSummary(**{**SEARCH, "audit": {"audited": 0}}))
+    _, audit = search_outcome.search_sentences(SearchSummary(**{**SEARCH, "audit": {"audited": 0}}))
     assert "error is unknown" in audit
-    assert list(search_summary.search_sentences(None)) == []
+    assert list(search_outcome.search_sentences(None)) == []
 
 
 def test_search_summary_says_how_far_an_unfinished_run_is(tmp_path):
     spec = make_record(micro_batch=8).spec
     records = [make_record(), skipped(spec, "time_budget", "the time budget ended")]
     run = {"finished": False, "planned": 9, "notes": ["One GPU is unfit."]}
-    content = search_summary.make(load_dataset(write_run(tmp_path, records, **run)))
+    content = search_outcome.make(load_dataset(write_run(tmp_path, records, **run)))
     assert content.text == (
         "Unfinished run: 2 of 9 trials so far, so every figure may still change.",
         "One GPU is unfit.",
     )
-    assert search_summary.make(load_dataset(write_run(tmp_path, records))) is None
+    assert search_outcome.make(load_dataset(write_run(tmp_path, records))) is None
 
 
 def test_search_summary_of_missing_follow_ups_does_not_call_trials_missing(tmp_path):
     run = {"finished": False, "planned": 1}
-    content = search_summary.make(load_dataset(write_run(tmp_path, [make_record()], **run)))
+    content = search_outcome.make(load_dataset(write_run(tmp_path, [make_record()], **run)))
     expected = "Unfinished run: 1 trial ended, but not all follow-ups; a pick may still change."
     assert content.text == (expected,)
 

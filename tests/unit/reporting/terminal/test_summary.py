@@ -8,7 +8,7 @@ from rich.console import Console
 
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.reporting.report import Report
-from orchestrator.reporting.terminal.shortening import shortened
+from orchestrator.reporting.terminal.safe_text import shortened
 from orchestrator.reporting.terminal.summary import print_summary
 from tests.support.records import make_grid, make_record, write_run
 

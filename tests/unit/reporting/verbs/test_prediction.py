@@ -8,7 +8,7 @@ from orchestrator.prediction.cards import CardFit, OnCards
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import Elsewhere, Figure, Prediction
 from orchestrator.reporting.verbs import prediction
-from orchestrator.reporting.verbs.cards import cards_row, cards_table
+from orchestrator.reporting.verbs.card_table import cards_row, cards_table
 from orchestrator.reporting.verbs.prediction import row, table
 from orchestrator.units import GIB, MIB
 from tests.support.golden import assert_golden

@@ -11,7 +11,7 @@ from jobs.record import TrialRecord
 from orchestrator.analysis.dataset import dataset_of_records, load_dataset
 from orchestrator.api import load
 from orchestrator.reporting.publish import publish
-from orchestrator.reporting.sections.search_summary import certainty, counts, search_sentences
+from orchestrator.reporting.sections.search_outcome import certainty, counts, search_sentences
 from orchestrator.reporting.verbs.tune_result import candidate_of, computed, read, to_json
 from orchestrator.reporting.verbs.tune_text import describe
 from orchestrator.storage.layout import RESULT

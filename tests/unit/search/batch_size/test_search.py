@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobs import infrastructure
 from orchestrator.analysis.batch_size import BatchSizeResult
-from orchestrator.search.batch_size.search import BatchSizeSearch
+from orchestrator.search.batch_size.batch_size_search import BatchSizeSearch
 from orchestrator.units import GIB
 from tests.benchmarks.grids import recorded
 from tests.support.devices import Cpu, Device, Table, make_trial, run_to_the_end

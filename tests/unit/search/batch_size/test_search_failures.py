@@ -4,7 +4,7 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord, unsupported
 from jobs.spec import TrialSpec
-from orchestrator.search.batch_size.search import BatchSizeSearch
+from orchestrator.search.batch_size.batch_size_search import BatchSizeSearch
 from tests.support.devices import Cpu, Device, make_trial, run_to_the_end
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.labels import label
 from orchestrator.reporting.terminal.safe_text import visible
-from orchestrator.reporting.verbs.step_time import time_row, time_words
+from orchestrator.reporting.verbs.prediction import time_row, time_words
 from orchestrator.units import HOUR_SECONDS, memory, number
 
 if TYPE_CHECKING:

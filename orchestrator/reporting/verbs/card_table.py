@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from orchestrator.labels import label
 from orchestrator.reporting.terminal.safe_text import visible
-from orchestrator.reporting.verbs.prediction import heading
-from orchestrator.reporting.verbs.step_time import time_row
+from orchestrator.reporting.verbs.prediction import heading, time_row
 from orchestrator.units import GIB, number
 
 if TYPE_CHECKING:
