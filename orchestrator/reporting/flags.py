@@ -9,19 +9,19 @@ from jobs.flags import Flag, FlagKind
 from orchestrator.units import error, memory, number
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Wording:
     """How one kind of flag is put into words."""
 
     heading: str
-    value: str = "none"
+    value: str
     """What the flag's value is, for the schema page."""
     sentence: str = ""
     """With ``{}`` in place of the value; empty for flags that never have one."""
-    without_value: str
-    """The same of a flag without a value."""
     write: Callable[[float], str] = number
     """Writes the value for people."""
+    without_value: str = ""
+    """The same of a flag without a finite value; empty: the heading says it."""
 
 
 def _percent(share: float) -> str:
@@ -33,128 +33,109 @@ def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:,.0f} %"
 
 
-_whole = "{:.0f}".format
+def _cannot(what: str, doing: str) -> Wording:
+    failed = f"{doing} failed: the trial's log says why"
+    return Wording(f"cannot {what}", "none", without_value=failed)
 
-_SHARED = "shared GPU"
+
+_whole = "{:.0f}".format
 _LOSS_RATIO = "mean loss divided by the reference's"
 
 WORDINGS: Mapping[FlagKind, Wording] = {
     FlagKind.UNSTABLE: Wording(
-        heading="unstable",
-        value="half the 95 % interval of the mean step time, relative; NaN: a single step counted",
-        sentence="step time 95 % CI {}",
-        without_value="a single step counted, so its step time has no confidence interval",
-        write=error,
+        "unstable",
+        "half the 95 % interval of the mean step time, relative; NaN: a single step counted",
+        "step time 95 % CI {}",
+        error,
+        "a single step counted, so its step time has no confidence interval",
     ),
     FlagKind.HOST_BOUND: Wording(
-        heading="host-bound",
-        value="share of micro-batches after which the GPU ran out of work",
-        sentence="the GPU ran out of work after {} of micro-batches, so this is the host's speed",
-        without_value="the GPU ran out of work after most micro-batches; this is the host's speed",
-        write=_percent,
+        "host-bound",
+        "share of micro-batches after which the GPU ran out of work",
+        "the GPU ran out of work after {} of micro-batches, so this is the host's speed",
+        _percent,
+        "the GPU ran out of work after most micro-batches; this is the host's speed",
     ),
     FlagKind.LAUNCH_BOUND: Wording(
-        heading="launch-bound",
-        value="share of the time in phases that kernel launches limit",
-        sentence="kernel launches limited {} of the time",
-        without_value="kernel launches limited part of the time",
-        write=_percent,
+        "launch-bound",
+        "share of the time in phases that kernel launches limit",
+        "kernel launches limited {} of the time",
+        _percent,
     ),
     FlagKind.THRASHING: Wording(
-        heading="thrashing",
-        value="times that the allocator had to flush its cache",
-        sentence="flushes of the allocator's cache: {}",
-        without_value="the allocator had to flush its cache",
-        write=_whole,
+        "thrashing",
+        "times that the allocator had to flush its cache",
+        "flushes of the allocator's cache: {}",
+        _whole,
     ),
     FlagKind.NEW_LENGTHS: Wording(
-        heading="new lengths",
-        value="share of an epoch's time in which kernels are prepared for lengths that are new",
-        sentence="{} of an epoch's time goes into preparing kernels for lengths that are new; "
+        "new lengths",
+        "share of an epoch's time in which kernels are prepared for lengths that are new",
+        "{} of an epoch's time goes into preparing kernels for lengths that are new; "
         "padding to a multiple, packing or another attention kernel saves it",
-        without_value="kernels are prepared for each new length",
-        write=_percent,
+        _percent,
     ),
     FlagKind.SHARED_PROCESSES: Wording(
-        heading=_SHARED,
-        value="number of other processes on the GPU",
-        sentence="other processes on the GPU: {}",
-        without_value="other processes were on the GPU",
-        write=_whole,
+        "shared GPU",
+        "number of other processes on the GPU",
+        "other processes on the GPU: {}",
+        _whole,
     ),
     FlagKind.SHARED_BEFORE: Wording(
-        heading=f"{_SHARED} before the trial",
-        value="bytes in use on the GPU before the trial",
-        sentence="{} of the GPU's memory were in use before the trial",
-        without_value="memory of the GPU was in use before the trial",
-        write=memory,
+        "shared GPU before the trial",
+        "bytes in use on the GPU before the trial",
+        "{} of the GPU's memory were in use before the trial",
+        memory,
     ),
     FlagKind.SHARED_DURING: Wording(
-        heading=f"{_SHARED} during the trial",
-        value="bytes of the GPU that belong neither to the CUDA context nor to the allocator",
-        sentence="{} of the GPU's memory belonged neither to the CUDA context nor to the allocator",
-        without_value="memory of the GPU belonged neither to the CUDA context nor to the allocator",
-        write=memory,
+        "shared GPU during the trial",
+        "bytes of the GPU that belong neither to the CUDA context nor to the allocator",
+        "{} of the GPU's memory belonged neither to the CUDA context nor to the allocator",
+        memory,
     ),
     FlagKind.LOSS_MISMATCH: Wording(
-        heading="loss mismatch",
-        value=_LOSS_RATIO,
-        sentence="mean loss {} times the reference's",
+        "loss mismatch",
+        _LOSS_RATIO,
+        "mean loss {} times the reference's",
         without_value="the losses do not match the reference",
     ),
     FlagKind.LOSS_TIMES_ACCUMULATION: Wording(
-        heading="loss times accumulation",
-        value=f"{_LOSS_RATIO}; it equals the accumulation",
-        sentence="mean loss {} times the reference's, like the accumulation: this model does not "
+        "loss times accumulation",
+        f"{_LOSS_RATIO}; it equals the accumulation",
+        "mean loss {} times the reference's, like the accumulation: this model does not "
         "divide its loss by the accumulation, and its gradients are too large by the same factor",
-        without_value="this model does not divide its loss by the accumulation",
     ),
     FlagKind.LOSS_NOT_FINITE: Wording(
-        heading="loss not finite",
-        value="the first step whose loss is not finite, counted from 1",
-        sentence="the loss is not finite from step {} on",
-        without_value="the loss is not finite",
-        write=_whole,
+        "loss not finite",
+        "the first step whose loss is not finite, counted from 1",
+        "the loss is not finite from step {} on",
+        _whole,
     ),
     FlagKind.GRADIENTS_DIFFER: Wording(
-        heading="gradients differ",
-        value="relative error of the worst tensor's gradient in a comparison with fp32",
-        sentence="the gradient of a tensor differs by {} from that of the same weights in fp32, "
+        "gradients differ",
+        "relative error of the worst tensor's gradient in a comparison with fp32",
+        "the gradient of a tensor differs by {} from that of the same weights in fp32, "
         "more than rounding explains",
-        without_value="gradients differ from those of the same weights in fp32",
-        write=percent,
+        percent,
+        "gradients differ from those of the same weights in fp32",
     ),
     FlagKind.ACCUMULATION_SUSPECT: Wording(
-        heading="accumulation suspect",
-        value="the same ratio of another row of this loop that was accumulated",
-        sentence="another row of this loop had, with accumulation, a mean loss {} times its "
-        "reference's",
+        "accumulation suspect",
+        "the same ratio of another row of this loop that was accumulated",
+        "another row of this loop had, with accumulation, a mean loss {} times its reference's",
         without_value="another row of this loop does not match its reference with accumulation",
     ),
-    FlagKind.CANNOT_EVALUATE: Wording(
-        heading="cannot evaluate", without_value="evaluating failed: the trial's log says why"
-    ),
-    FlagKind.CANNOT_SAVE: Wording(
-        heading="cannot save", without_value="saving a checkpoint failed: the trial's log says why"
-    ),
-    FlagKind.CANNOT_LOAD_BEST: Wording(
-        heading="cannot load the best",
-        without_value="loading the checkpoint's weights failed: the trial's log says why",
-    ),
-    FlagKind.CANNOT_RESUME: Wording(
-        heading="cannot resume",
-        without_value="continuing from the checkpoint failed: the trial's log says why",
-    ),
-    FlagKind.CANNOT_MERGE: Wording(
-        heading="cannot merge", without_value="merging the adapter failed: the trial's log says why"
-    ),
+    FlagKind.CANNOT_EVALUATE: _cannot("evaluate", "evaluating"),
+    FlagKind.CANNOT_SAVE: _cannot("save", "saving a checkpoint"),
+    FlagKind.CANNOT_LOAD_BEST: _cannot("load the best", "loading the checkpoint's weights"),
+    FlagKind.CANNOT_RESUME: _cannot("resume", "continuing from the checkpoint"),
+    FlagKind.CANNOT_MERGE: _cannot("merge", "merging the adapter"),
     FlagKind.NOT_QUANTIZED: Wording(
-        heading="not quantized",
-        value="share of the frozen layers' weights that stay in 16 bits or more",
-        sentence="{} of the frozen layers' weights were not quantized; the library left them in "
+        "not quantized",
+        "share of the frozen layers' weights that stay in 16 bits or more",
+        "{} of the frozen layers' weights were not quantized; the library left them in "
         "16 bits or more",
-        without_value="part of the frozen layers' weights was not quantized",
-        write=_percent,
+        _percent,
     ),
 }
 
@@ -176,7 +157,7 @@ def description(kind: FlagKind, values: Iterable[float | None]) -> str:
     # NaN stands for a single counted step, which has no interval.
     finite = [value for value in values if value is not None and math.isfinite(value)]
     if not finite or not wording.sentence:
-        return wording.without_value
+        return wording.without_value or wording.heading
     written = dict.fromkeys((wording.write(min(finite)), wording.write(max(finite))))
     return wording.sentence.format(" to ".join(written))
 
