@@ -63,14 +63,14 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _report_uri(uri: Uri, options: argparse.Namespace) -> int:
-    from orchestrator.reporting import dataset_card
+    from orchestrator.reporting.markdown import dataset_card
     from orchestrator.storage.remote import download, upload
 
     folder = folder_of(uri)
     with RunFolder(folder).locked():
         download(uri, folder)
         report = _publish(folder, options)
-        upload(folder, uri, card=dataset_card.render(report, str(uri)))
+        upload(folder, uri, card=dataset_card(report, str(uri)))
     return _status(report)
 
 

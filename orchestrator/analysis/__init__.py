@@ -13,7 +13,6 @@ gradient_results.py     picks whose gradients were compared with fp32
 baseline.py             what techniques are compared with
 technique_effects.py    what each technique changes
 gain_over_default.py    a candidate against the default configuration
-way.py                  from one configuration to another, over those measured in between
 compile_break_even.py   when compiling has paid for itself
 loss_parity/            trials whose losses differ from those of their reference
 comparison/             two runs

@@ -1,4 +1,4 @@
-"""A report as Markdown: for a README, a pull request or a reader without a browser."""
+"""A report as Markdown: for a README, a pull request, or the card of a run on the Hub."""
 
 import html
 import itertools
@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterable, Sequence
 from operator import attrgetter
 
+import yaml
+
 from orchestrator.distribution import can_draw
 from orchestrator.reporting.report import Report, ReportPart
 from orchestrator.reporting.terminal.safe_text import visible
-from orchestrator.storage.layout import FRONTIER_PLOT
+from orchestrator.storage import layout
 
 
 def render(report: Report) -> str:
@@ -21,7 +23,7 @@ def render(report: Report) -> str:
             lines += _part(part)
     lines += _command(report.dataset.run.command)
     if report.dataset.environments and can_draw():
-        lines += [f"![Memory against speed, with the Pareto front]({FRONTIER_PLOT})", ""]
+        lines += [f"![Memory against speed, with the Pareto front]({layout.FRONTIER_PLOT})", ""]
     titled = [part for part in report.parts if part.content.title]
     for environment, parts in itertools.groupby(titled, key=attrgetter("environment")):
         if environment is not None:
@@ -80,3 +82,39 @@ def text(value: str) -> str:
     flat = html.escape(visible(" ".join(value.split())), quote=False)
     # An underscore within a word, as in a column's name, is not markup.
     return re.sub(r"[\\`*\[\]|#]|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\\g<0>", flat)
+
+
+_TAGS = ["benchmark", "training", "gpu-memory", "throughput", "pareto-front"]
+_LOADING = """\
+## Load it
+
+```python
+import datasets
+from orchestrator import api
+
+# One row a trial; units and meanings are in the file.
+rows = datasets.load_dataset("{repository}", "trials", split="train")
+# Answers questions: run.frontier(), run.recommend(...), run.compare(...).
+run = api.load("{uri}")
+```
+"""
+
+
+def dataset_card(report: Report, uri: str) -> str:
+    """The card of the run at ``uri`` (``hf://datasets/...``), with its tables for the viewer."""
+    dataset = report.dataset
+    hardware = ", ".join(dict.fromkeys(results.hardware for results in dataset.environments))
+    name = dataset.name or "Run"
+    # The Hub's viewer calls each Parquet file a "configuration", with a name of its own.
+    tables = []
+    for path in sorted(report.files):
+        if path.suffix == ".parquet":
+            default = {"default": True} if path.name == layout.TRIALS else {}
+            tables.append({"config_name": path.stem, "data_files": path.name, **default})
+    pretty = f"{name} on {hardware}" if hardware else name
+    front = {"pretty_name": pretty, "tags": _TAGS, "configs": tables}
+    header = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
+    # The repository is the OWNER/NAME of hf://datasets/OWNER/NAME/...
+    repository = "/".join(uri.split("/")[3:5])
+    loading = _LOADING.format(repository=repository, uri=uri)
+    return f"---\n{header}---\n\n{render(report)}\n{loading}"

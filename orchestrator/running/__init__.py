@@ -3,7 +3,6 @@
 early_start.py            how a measuring verb starts, and what begins before Ray
 options.py                the options of the measuring verbs
 sweep_run.py              a whole sweep, from its configuration to every record
-planned_sweep.py          the plan of a sweep and its searches, made while Ray starts
 tune_run.py               runs tune: a sweep over a space instead of a plan
 batch_size_run.py         runs batch-size searches on each GPU model
 measurement.py            a run on one cluster, from earlier records to its end
@@ -13,8 +12,7 @@ earlier_records.py        records of earlier sweeps: kept, renamed or moved asid
 run_lock.py               the lock of a run folder during a run
 observers/                progress in the terminal, log.jsonl, Prometheus, loggers
 watch.py                  a sweep's progress in another terminal, read from its folder
-background_prediction.py  predicts the trials' memory while a sweep runs
-epoch_forecast.py         the memory of an epoch beyond the few steps of a trial
+background_prediction.py  predicts the memory of trials and of whole epochs while a sweep runs
 nodes.py                  the nodes of a cluster, and what a trial reserves on them
 gpu_screening.py          finds slow GPUs before a sweep
 examination.py            the doctor's checks of a machine or a cluster

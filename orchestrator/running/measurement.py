@@ -10,16 +10,15 @@ from typing import Any
 from jobs.record import TrialRecord
 from jobs.spec import Needs, TrialSpec
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.running.background_prediction import EpochForecasts
 from orchestrator.running.cluster import prepare, run_trials
 from orchestrator.running.earlier_records import EarlierRecords, refuse_without_gpu, sort_earlier
 from orchestrator.running.early_start import Start
-from orchestrator.running.epoch_forecast import EpochForecasts
 from orchestrator.running.gpu_screening import Screening
 from orchestrator.running.nodes import Cluster, ClusterError
 from orchestrator.running.observers import Observer
-from orchestrator.running.observers.live_line import live_line
 from orchestrator.running.observers.loggers import logger_observers
-from orchestrator.running.observers.progress import Progress
+from orchestrator.running.observers.progress import Progress, live_line
 from orchestrator.running.session import Session
 from orchestrator.search.base import Search
 from orchestrator.storage.run_folder import RunFolder

@@ -68,7 +68,7 @@ def _hub_card(folder: Path, uri: Uri) -> str:
     if uri.scheme != "hf" or not tables:
         return ""
     from orchestrator.analysis.dataset import load_dataset
-    from orchestrator.reporting import dataset_card
+    from orchestrator.reporting.markdown import dataset_card
     from orchestrator.reporting.report import Report
 
-    return dataset_card.render(Report(dataset=load_dataset(folder), files=tables), str(uri))
+    return dataset_card(Report(dataset=load_dataset(folder), files=tables), str(uri))

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from huggingface_hub import DatasetCard
 
-from orchestrator.reporting import dataset_card
+from orchestrator.reporting.markdown import dataset_card
 from orchestrator.reporting.publish import publish
 from tests.support.commands import python
 from tests.support.fake_hub import FakeHub, serving
@@ -58,7 +58,7 @@ def _run(
 
 def test_run_is_one_commit_with_a_readable_card_in_a_private_repository(hub, tmp_path):
     folder = write_run(tmp_path / "run", [make_record(), make_record(micro_batch=8)])
-    card = dataset_card.render(publish(folder), URI)
+    card = dataset_card(publish(folder), URI)
     (folder / "lock").write_text("held")
     done = _run(hub, UPLOAD, URI, str(folder), card)
     assert (done.returncode, done.stdout) == (0, "2\n"), done.stderr

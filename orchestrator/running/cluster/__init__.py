@@ -3,10 +3,9 @@
 connection.py      joins or starts the cluster, and builds ops on its nodes
 ray_watch.py       ends the process with a sentence if Ray is lost
 ray_nodes.py       lists and describes Ray's nodes, and runs functions on them
-ray_tune.py        runs a session's trials with Tune
+ray_tune.py        runs a session's trials with Tune, and decides which takes a free slot
 searcher.py        passes trials from the session to Tune
 tune_callback.py   passes Tune's events to the session: starts, records, lost actors
-scheduler.py       which waiting trial takes a slot that becomes free
 messages.py        what the driver and a slot's actor send each other
 slot_actor.py      the actor that keeps a GPU's slot
 gpu_slot.py        what the actor does: runs trials, and watches a GPU that is unhealthy

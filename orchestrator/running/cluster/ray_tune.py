@@ -1,10 +1,11 @@
-"""A session's trials run by Ray Tune, one slot per GPU."""
+"""The trials of a session run by Ray Tune, one slot per GPU, and which trial takes a free slot."""
 
 import functools
 import logging
 import os
 import signal
 import stat
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,6 +14,8 @@ from typing import Any
 
 from ray import tune
 from ray.tune.execution import class_cache
+from ray.tune.experiment import Trial
+from ray.tune.schedulers import FIFOScheduler
 from ray.tune.search import ConcurrencyLimiter
 from threadpoolctl import threadpool_limits
 
@@ -20,8 +23,7 @@ from jobs.isolation.scratch import TUNE_PREFIX, own_folder
 from jobs.spec import Needs
 from orchestrator.running.cluster.gpu_slot import INFRASTRUCTURE_RETRIES
 from orchestrator.running.cluster.membership import Membership
-from orchestrator.running.cluster.scheduler import SlotScheduler
-from orchestrator.running.cluster.searcher import SessionSearcher
+from orchestrator.running.cluster.searcher import SessionSearcher, StatelessPickle
 from orchestrator.running.cluster.slot_actor import SlotTrainable
 from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.cluster.tune_callback import TuneCallback
@@ -157,3 +159,53 @@ def _leave_terminal() -> None:
     for stream in (1, 2):
         if stat.S_ISCHR(os.fstat(stream).st_mode):
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream)
+
+
+SLOT_START_SECONDS = 60.0
+"""How long a trial waits for a slot that is starting. Another user of Ray may hold its GPU."""
+BETWEEN_TRIALS_SECONDS = 3.0
+"""A slot that runs no trial for longer counts as lost. Tune does not report every loss."""
+
+
+class SlotScheduler(StatelessPickle, FIFOScheduler):
+    """First come, first served, except that a trial waits for the slot that starts for it.
+
+    By default Tune gives its first waiting trial to the next free slot, and cancels the slot that
+    is starting for this trial. So a new slot, or a replacement for a lost one, would never start
+    while others are busy. ``slots`` returns how many slots there are now.
+    """
+
+    def __init__(
+        self, slots: Callable[[], int], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        super().__init__()
+        self._slots = slots
+        self._clock = clock
+        self._live: list[tuple[float, Any]] = []
+        """(time when added, trial) of each unfinished trial, in the order of adding."""
+        self._started_slots = 0
+        self._started_slots_at = 0.0
+
+    def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
+        self._live.append((self._clock(), trial))
+
+    def choose_trial_to_run(self, tune_controller: Any) -> Any:
+        """The trial for a slot that is free; None if all wait for a slot that is starting."""
+        self._live = [entry for entry in self._live if not entry[1].is_finished()]
+        waiting = [entry for entry in self._live if entry[1].status == Trial.PENDING]
+        starting = self._starting_slots(running=len(self._live) - len(waiting))
+        # The first trials wait for the slots that start, unless they have waited for too long.
+        overdue_since = self._clock() - SLOT_START_SECONDS
+        for position, (added_at, trial) in enumerate(waiting):
+            if position >= starting or added_at < overdue_since:
+                return trial
+        return None
+
+    def _starting_slots(self, *, running: int) -> int:
+        """How many slots have yet to start; 0 until the first one has started."""
+        now = self._clock()
+        # Between two trials of a slot, fewer trials run for a moment. No slot was lost then.
+        if running >= self._started_slots or now > self._started_slots_at + BETWEEN_TRIALS_SECONDS:
+            self._started_slots = running
+            self._started_slots_at = now
+        return max(0, self._slots() - self._started_slots) if self._started_slots else 0

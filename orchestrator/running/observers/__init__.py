@@ -1,10 +1,9 @@
 """What watches a sweep: progress, logs, metrics and experiment loggers.
 
-progress.py     lines in the terminal
-live_line.py    the last line of a terminal: what runs now
-event_log.py    log.jsonl, a line per event
-prometheus.py   metrics, through Ray's exporter
-loggers/        TensorBoard, MLflow, Weights & Biases
+progress.py    lines in the terminal, and the last one: what runs now
+event_log.py   log.jsonl, a line per event
+prometheus.py  metrics, through Ray's exporter
+loggers/       TensorBoard, MLflow, Weights & Biases
 """
 
 from jobs.record import TrialRecord

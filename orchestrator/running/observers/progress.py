@@ -1,18 +1,22 @@
-"""What is printed while a sweep runs: one line per trial, for a terminal and for a log file."""
+"""What is printed while a sweep runs: a line per trial, and a last line of what runs now."""
 
 import contextlib
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TextIO
+
+from rich.console import Console
+from rich.text import Text
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Purpose, TrialSpec
 from jobs.techniques.sample_kind import Workload, workload_of
 from orchestrator.analysis.configuration import gpu_memory
 from orchestrator.labels import trial_label
-from orchestrator.reporting.terminal.safe_text import shortened, visible
+from orchestrator.reporting.terminal.safe_text import raw_stream, shortened, visible
 from orchestrator.running.observers import Observer
 from orchestrator.units import duration, memory, number
 
@@ -165,3 +169,34 @@ def _result(record: TrialRecord) -> str:
     if measured.get("epoch_growth_bytes"):
         size += " in an epoch"
     return f"{number(_speed(record))} samples/s  {size}  ({record.slot_seconds:.1f} s)"
+
+
+class _LiveLine:
+    """The line, which rich asks for again and again. Nothing of it reaches a file."""
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+
+    def __rich__(self) -> Text:
+        return Text(visible(self._progress.now()), no_wrap=True, overflow="ellipsis")
+
+
+@contextmanager
+def live_line(progress: Progress) -> Iterator[None]:
+    """Show the line below what ``progress`` prints, if that goes to a terminal."""
+    plain = progress.stream
+    console = Console(file=raw_stream(plain))
+    if console.is_jupyter or not console.is_terminal:
+        yield
+        return
+    name = "stderr" if plain is sys.stderr else "stdout"
+    # Once a second: drawing takes time of the processor that trials are measured on.
+    with console.status(_LiveLine(progress), refresh_per_second=1):
+        # If Ray is lost, this process ends at once, and would leave the cursor hidden.
+        console.show_cursor(True)
+        # rich has replaced the streams, to keep its line below the others.
+        progress.stream = getattr(sys, name)
+        try:
+            yield
+        finally:
+            progress.stream = plain

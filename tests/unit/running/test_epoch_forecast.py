@@ -7,8 +7,8 @@ import pytest
 from jobs.spec import DataSpec, RowLengthDistribution, SyntheticData
 from orchestrator.analysis.configuration import gpu_memory
 from orchestrator.prediction.prediction import Prediction, figure
-from orchestrator.running import epoch_forecast
-from orchestrator.running.epoch_forecast import EpochForecasts
+from orchestrator.running import background_prediction
+from orchestrator.running.background_prediction import EpochForecasts
 from tests.support.records import make_record
 
 UNEQUAL = SyntheticData(lengths=RowLengthDistribution(distribution="uniform", mean=20))
@@ -36,7 +36,7 @@ def broken(specs, gpu):
     ids=["grows", "no forecast", "equal rows", "a whole epoch", "no GPU"],
 )
 def test_growth_of_an_epoch(monkeypatch, data, steps, gpu, forecast, growth):
-    monkeypatch.setattr(epoch_forecast, "predict", forecast)
+    monkeypatch.setattr(background_prediction, "predict", forecast)
     record = make_record(measurements={"device_peak_bytes": 60_000})
     spec = replace(record.spec, data=DataSpec(synthetic=data))
     record = replace(record, spec=replace(spec, measure=replace(spec.measure, steps=steps)))

@@ -13,8 +13,13 @@ from orchestrator.planning.problems import ConfigError, Problem
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.early_start import CheckModel, Start
 from orchestrator.running.options import RunOptions
-from orchestrator.running.planned_sweep import MakePlan, planned_as_written
-from orchestrator.running.sweep_run import SweepEnd, run_sweep, why_none_ok
+from orchestrator.running.sweep_run import (
+    MakePlan,
+    SweepEnd,
+    planned_as_written,
+    run_sweep,
+    why_none_ok,
+)
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import read_run
 from tests.support.config_files import config_of

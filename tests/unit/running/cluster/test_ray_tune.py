@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from ray.tune.experiment import Trial
 
-from orchestrator.running.cluster.scheduler import SlotScheduler
+from orchestrator.running.cluster.ray_tune import SlotScheduler
 
 
 class Tune:
