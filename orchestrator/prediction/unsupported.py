@@ -13,7 +13,6 @@ _ARGUMENTS = {
     "label_smoothing_factor": "label smoothing computes its loss outside the model",
     "neftune_noise_alpha": "NEFTune adds noise to the embeddings through a hook",
     "use_liger_kernel": "Liger's kernels are not traced",
-    "fsdp": "FSDP shards what it trains",
     "auto_find_batch_size": "the micro-batch is found while training",
     "torch_empty_cache_steps": "the allocator's cache is emptied between steps",
     "use_ipex": "IPEX replaces operators",
@@ -59,8 +58,6 @@ def unpredictable(spec: TrialSpec) -> str:
 
 
 def _untraced_inputs(spec: TrialSpec) -> Iterator[str]:
-    if spec.world_size > 1:
-        yield "states that several GPUs share are not modelled"
     if spec.own_code is not None:
         yield "what your own code computes is not traced"
     if spec.model.task == "image-text-to-text":

@@ -1,7 +1,8 @@
-"""Predicts what DeepSpeed's engine allocates on one GPU: weights, flat buffers and buckets."""
+"""Predicts what DeepSpeed's engine allocates on a rank: weights, flat buffers and buckets."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,6 +22,8 @@ class ZeroEngine:
     """The values of a DeepSpeed configuration that decide memory on the GPU."""
 
     stage: int
+    ranks: int = 1
+    """GPUs over which it shards: optimizer states at stage 1, gradients at 2, parameters at 3."""
     optimizer_on_host: bool
     weights_on_host: bool = False
     bucket_elements: int
@@ -39,6 +42,7 @@ class ZeroEngine:
         live = zero.get("stage3_max_live_parameters", 1_000_000_000)
         return cls(
             stage=int(zero.get("stage", 0)),
+            ranks=spec.world_size,
             optimizer_on_host=(zero.get("offload_optimizer") or {}).get("device") == "cpu",
             weights_on_host=(zero.get("offload_param") or {}).get("device") == "cpu",
             bucket_elements=int(float(bucket)),
@@ -47,7 +51,8 @@ class ZeroEngine:
 
     def unpredictable(self, model: torch.nn.Module) -> str:
         """Why memory cannot be predicted for this model with the engine; empty if it can."""
-        if self.stage < 3 or _elements(model.parameters()) <= self.live_elements:
+        is_one = self.stage == 3 and self.ranks == 1
+        if not is_one or _elements(model.parameters()) <= self.live_elements:
             return ""
         return (
             "ZeRO-3 gathers and releases the weights of a model beyond its limit of live parameters"
@@ -84,12 +89,15 @@ def trial_streams(
     has it from the start, and reduces it on a CUDA stream whose cached memory no other can use.
     """
     is_stage_3 = engine.stage == 3
-    element_bytes = _trained(model)[0].element_size()
-    bucket_bytes = engine.bucket_elements * element_bytes if engine.stage else 0
+    bucket_bytes = _bucket_bytes(model, engine)
     update = Stream(events=tuple(_update_events(model, engine)))
+    if engine.ranks > 1:
+        first = _reduced(first, engine, bucket_bytes, _partition_bytes(model, engine))
+    else:
+        first = _bucketed(first, bucket_bytes, from_start=is_stage_3)
     return TrialStreams(
         model=Stream(events=tuple(_allocations(_resident_sizes(model, engine)))),
-        first=_bucketed(first, bucket_bytes, from_start=is_stage_3),
+        first=first,
         later=later and _bucketed(later, bucket_bytes, from_start=is_stage_3),
         accumulation=accumulation,
         first_update=update,
@@ -112,21 +120,40 @@ def _allocations(sizes: Iterable[tuple[int, str]]) -> list[Allocation]:
 def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tuple[int, str]]:
     """Bytes and kind of each buffer that lives during all steps, in order of allocation."""
     trained = _trained(model)
-    trained_bytes = sum(parameter.nbytes for parameter in trained)
+    partitions = engine.ranks if engine.stage == 3 else 1
     # All trained weights lie in one flat buffer. Others have their own.
-    yield trained_bytes, "weights"
+    yield sum(parameter.nbytes for parameter in trained) // partitions, "weights"
     for parameter in model.parameters():
         if not parameter.requires_grad:
-            yield parameter.nbytes, "weights"
+            yield parameter.nbytes // partitions, "weights"
     for buffer in model.buffers():
         yield buffer.nbytes, "weights"
     if not engine.optimizer_on_host:
         for _ in ("32-bit weights", "first moment", "second moment"):
-            yield FLOAT_BYTES * _elements(trained), "optimizer states"
+            yield FLOAT_BYTES * _elements(trained) // engine.ranks, "optimizer states"
     if engine.stage in (1, 2) and engine.optimizer_on_host:
         yield max(parameter.nbytes for parameter in trained), "ZeRO buffers"
     if engine.stage == 3 and not engine.optimizer_on_host:
-        yield trained_bytes, "gradients"
+        yield _partition_bytes(model, engine), "gradients"
+    if partitions > 1:
+        yield _gathered_bytes(model, engine), "gathered parameters"
+
+
+def _bucket_bytes(model: torch.nn.Module, engine: ZeroEngine) -> int:
+    return engine.bucket_elements * _trained(model)[0].element_size() if engine.stage else 0
+
+
+def _partition_bytes(model: torch.nn.Module, engine: ZeroEngine) -> int:
+    """Gradients of the parameters that a rank updates."""
+    return sum(parameter.nbytes for parameter in _trained(model)) // engine.ranks
+
+
+def _gathered_bytes(model: torch.nn.Module, engine: ZeroEngine) -> int:
+    """Whole parameters that stage 3 has at any time of a step: it gathers the next ones until
+    ``stage3_max_live_parameters`` are (``_fetch_sub_module_impl`` of
+    deepspeed/runtime/zero/partitioned_param_coordinator.py)."""
+    whole = sum(parameter.nbytes for parameter in model.parameters())
+    return min(whole, engine.live_elements * _trained(model)[0].element_size())
 
 
 def _elements(parameters: Iterable[torch.nn.Parameter]) -> int:
@@ -139,10 +166,9 @@ def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> list[Event]:
         return []
     # Stages 1 and 2 make a flat copy of the gradients in the training precision. All make one in
     # 32 bits.
-    trained = _trained(model)
-    sizes = [FLOAT_BYTES * _elements(trained)]
+    sizes = [FLOAT_BYTES * _elements(_trained(model)) // engine.ranks]
     if engine.stage in (1, 2):
-        sizes.insert(0, sum(parameter.nbytes for parameter in trained))
+        sizes.insert(0, _partition_bytes(model, engine))
     buffers = _allocations((nbytes, "temporary buffers") for nbytes in sizes)
     return [*buffers, *(Free(number=buffer.number) for buffer in buffers)]
 
@@ -168,6 +194,61 @@ def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
         else:
             events.append(event)
     return replace(stream, events=(*events, Free(number=number)))
+
+
+def _reduced(
+    stream: Stream, engine: ZeroEngine, bucket_bytes: int, partition_bytes: int
+) -> Stream:
+    """The events of a micro-batch whose gradients are averaged over the ranks, a bucket at a time.
+
+    Of a full bucket a copy is reduced (``allreduce_bucket`` of stage_1_and_2.py,
+    ``reduce_scatter_coalesced`` of deepspeed/runtime/comm/coalesced_collectives.py). What this rank
+    updates then lies in a partition, which stages 1 and 2 allocate with the first reduction
+    (``copy_grads_in_partition``). Stage 1 reduces only after the backward pass.
+    """
+    numbers = itertools.count(1 + max(event.number for event in stream.events))
+
+    def taken(nbytes: int, kind: str) -> Allocation:
+        return Allocation(number=next(numbers), formula="tensor", integers=(nbytes,), kind=kind)
+
+    bucket = taken(bucket_bytes, "ZeRO buffers")
+    partition = [] if engine.stage == 3 else [taken(partition_bytes, "gradients")]
+    filled = 0
+
+    def reduce() -> Iterator[Event]:
+        copy = taken(filled, "ZeRO buffers")
+        yield from (copy, Free(number=copy.number), *partition)
+        partition.clear()
+
+    def bucketed(gradient: Allocation) -> Iterator[Event]:
+        nonlocal filled
+        nbytes = gradient.integers[0]
+        if filled and filled + nbytes > bucket_bytes:
+            yield from reduce()
+            filled = 0
+        filled += nbytes
+        yield Free(number=gradient.number)
+
+    def events() -> Iterator[Event]:
+        position = 0
+        if engine.stage < 3:
+            position = _first_allocation_after_a_gradient(stream.events)
+        kept = []
+        for index, event in enumerate(stream.events):
+            if index == position:
+                yield bucket
+            yield event
+            if isinstance(event, Allocation) and event.kind == "gradients":
+                if engine.stage == 1:
+                    kept.append(event)
+                else:
+                    yield from bucketed(event)
+        for gradient in kept:
+            yield from bucketed(gradient)
+        yield from reduce()
+        yield Free(number=bucket.number)
+
+    return replace(stream, events=tuple(events()))
 
 
 def _first_allocation_after_a_gradient(events: Sequence[Event]) -> int:

@@ -8,6 +8,7 @@ from operator import attrgetter
 from typing import Any
 
 import torch
+from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from orchestrator.prediction.affine_stream import (
@@ -35,6 +36,7 @@ _KERNELS = {
     _aten._softmax.default: "softmax",
 }
 """Operator -> the kernel or library that it uses, which a stream records."""
+_resize = torch.UntypedStorage.resize_
 _NEW_ATTENTION = {
     _aten._scaled_dot_product_cudnn_attention.default,
     _aten._scaled_dot_product_flash_attention.default,
@@ -171,6 +173,8 @@ class AllocationRecorder(TorchDispatchMode):
     ) -> Any:
         if func is torch.ops.prim.device.default:
             return args[0].fake_device  # the most frequent call by far, so it comes first
+        if DTensor in types:
+            return NotImplemented  # it calls again with this rank's parts
         if func is _aten._local_scalar_dense.default:
             return self._value_of(args[0])
         if func.namespace == "bitsandbytes":
@@ -248,14 +252,23 @@ class AllocationRecorder(TorchDispatchMode):
         recording, number = self._storages.get(key, (None, 0))
         return number if recording is self._recording else -1 - number
 
+    def resize(self, storage: torch.UntypedStorage, nbytes: int) -> None:
+        """Resize a storage: FSDP2 keeps those of gathered parameters, with 0 bytes in between."""
+        if storage._cdata in self._storages:
+            self._record_free(storage._cdata)
+        _resize(storage, nbytes)
+        if nbytes:
+            self._take_storage(storage, "gathered parameters")
+
     def _record_storage(self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...]) -> None:
         storage = tensor.untyped_storage()
-        key = storage._cdata
-        if key in self._storages:
-            return
+        if storage._cdata not in self._storages:
+            self._take_storage(storage, self._kind(func, args, tensor.shape))
+
+    def _take_storage(self, storage: torch.UntypedStorage, kind: str) -> None:
         # The weak reference calls ``_record_free`` when the storage is deleted.
-        recording = self._recording
-        number = recording.take("tensor", (storage.nbytes(),), self._kind(func, args, tensor.shape))
+        key, recording = storage._cdata, self._recording
+        number = recording.take("tensor", (storage.nbytes(),), kind)
         if self._phase:
             recording.alive[number] = self._phase
         self._storages[key] = (recording, number)

@@ -16,6 +16,8 @@ _GPU_ARGUMENTS = (
     "torch_compile_backend",
     "torch_compile_mode",
     "deepspeed",
+    "fsdp",
+    "fsdp_config",
 )
 """Training arguments that a machine without a GPU refuses."""
 

@@ -9,6 +9,8 @@ from unittest.mock import patch
 import torch
 from transformers.utils import import_utils
 
+from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
+
 
 def movable_modules() -> AbstractContextManager[Any]:
     """Let modules be moved and cast. PyTorch would swap tensors, and fake tensors refuse that."""
@@ -18,6 +20,15 @@ def movable_modules() -> AbstractContextManager[Any]:
 def usual_masks() -> AbstractContextManager[Any]:
     """Leave out masks of no effect, which transformers makes only of tensors without data."""
     return patch.object(import_utils, "is_fake_tensor", lambda _: False, create=True)
+
+
+def recorded_resizes(recorder: AllocationRecorder) -> AbstractContextManager[Any]:
+    """Record storages that are resized, which no operator shows."""
+
+    def resize(storage: torch.UntypedStorage, nbytes: int) -> None:
+        recorder.resize(storage, nbytes)
+
+    return patch.object(torch.UntypedStorage, "resize_", resize)
 
 
 @contextmanager

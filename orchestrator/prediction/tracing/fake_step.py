@@ -30,9 +30,11 @@ from orchestrator.prediction.tracing.fake_libraries import (
     forget_bitsandbytes_overrides,
     movable_modules,
     plain_paged_memory,
+    recorded_resizes,
     usual_masks,
 )
 from orchestrator.prediction.tracing.fake_liger import LigerModules
+from orchestrator.prediction.tracing.fake_ranks import shared
 from orchestrator.prediction.unsupported import runs_liger
 
 
@@ -70,6 +72,7 @@ class FakeStep:
             self.model = self._built_model()
             if spec.settings.deepspeed is not None:
                 self.model.to(autocast_dtype(spec) or torch.float32)  # as the engine does
+            self._forward = shared(self.model, spec, self._pass)
         self.weights = self._recorder.stream()
         self._recorder.register_parameters(self.model.parameters())
         experts = (getattr(part, "num_experts", 0) for part in self.model.modules())
@@ -88,7 +91,8 @@ class FakeStep:
             warnings.simplefilter("ignore")
             on_cuda = cuda_semantics(self._gpu, self.picks, allowed_kernels(self._spec))
             liger = self._liger.present() if runs_liger(self._spec) else nullcontext()
-            with liger, on_cuda, self._fake_mode, self._recorder:
+            resizing = recorded_resizes(self._recorder)
+            with liger, on_cuda, resizing, self._fake_mode, self._recorder:
                 yield
 
     def _built_model(self) -> Any:
@@ -186,6 +190,9 @@ class FakeStep:
         return self._outputs(inputs).loss  # type: ignore[no-any-return]
 
     def _outputs(self, inputs: dict[str, torch.Tensor]) -> Any:
+        return self._forward(**inputs)
+
+    def _pass(self, **inputs: torch.Tensor) -> Any:
         """After autocast the outputs are in 32 bits, as accelerate converts them."""
         dtype = autocast_dtype(self._spec)
         if dtype is None or self._spec.settings.deepspeed is not None:
