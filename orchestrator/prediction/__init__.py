@@ -27,6 +27,7 @@ tune_forecast.py     the fastest configurations of tune's space
 replay.py            streams put together to training steps and run through the allocator
 tracing/             a step traced on tensors without data
 zero.py              DeepSpeed's engine: its flat buffers and buckets
+zero_reduction.py    how it averages the gradients of several ranks
 
 Only tracing/ and zero.py import torch at the top of their files.
 """

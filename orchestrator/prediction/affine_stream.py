@@ -24,6 +24,8 @@ class Allocation:
     """What it holds: "weights", "saved activations" ...; see ``jobs.anatomy.memory.kinds``."""
     once: str = ""
     """Name of what a process takes once and keeps: later allocations of this name are none."""
+    cuda_stream: int = 0
+    """What one CUDA stream gives back is not given to another. 0: the one that computes."""
 
     def nbytes(self, gpu: Gpu) -> int:
         """Bytes asked for, before the allocator rounds them."""

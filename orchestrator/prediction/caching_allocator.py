@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
+from collections import defaultdict
 from dataclasses import dataclass, field
 
 from orchestrator.units import MIB
@@ -20,18 +21,20 @@ class Block:
     address: int
     size: int
     small: bool
+    stream: int = 0
     free: bool = True
     previous: Block | None = None
     next: Block | None = None
 
-
-def _empty_pools() -> dict[bool, list[tuple[int, int, Block]]]:
-    return {True: [], False: []}
+    @property
+    def pool(self) -> tuple[int, bool]:
+        """Only requests of the same stream, and as small or large ones, get it."""
+        return self.stream, self.small
 
 
 @dataclass(slots=True)
 class CachingAllocator:
-    """The allocator of one stream on one device.
+    """The allocator of one device.
 
     ``allocated`` counts whole blocks, as ``torch.cuda.memory_allocated`` does. A request takes the
     smallest cached block that holds it, of equal ones that with the lowest address. Segments come
@@ -44,16 +47,18 @@ class CachingAllocator:
     reserved: int = 0
     peak_allocated: int = 0
     peak_reserved: int = 0
-    _free: dict[bool, list[tuple[int, int, Block]]] = field(default_factory=_empty_pools)
-    """Whether blocks are small -> the free ones as (size, address, block), sorted."""
+    _free: defaultdict[tuple[int, bool], list[tuple[int, int, Block]]] = field(
+        default_factory=lambda: defaultdict(list)
+    )
+    """Pool -> its free blocks as (size, address, block), sorted."""
 
-    def allocate(self, nbytes: int) -> Block | None:
+    def allocate(self, nbytes: int, stream: int = 0) -> Block | None:
         """A block for a tensor of ``nbytes``; None for an empty tensor, which takes no memory."""
         if nbytes <= 0:
             return None
         size = rounded(nbytes)
-        small = size <= SMALL_SIZE
-        block = self._cached(size, small) or self._segment(size, small)
+        pool = (stream, size <= SMALL_SIZE)
+        block = self._cached(size, pool) or self._segment(size, pool)
         self._split(block, size)
         block.free = False
         self.allocated += block.size
@@ -77,34 +82,35 @@ class CachingAllocator:
             before.size += block.size
             _link(before, block.next)
             block = before
-        insort(self._free[block.small], (block.size, block.address, block))
+        insort(self._free[block.pool], (block.size, block.address, block))
 
-    def _cached(self, size: int, small: bool) -> Block | None:
-        pool = self._free[small]  # sorted by size, then by address
-        index = bisect_left(pool, (size, -1))
-        return pool.pop(index)[2] if index < len(pool) else None
+    def _cached(self, size: int, pool: tuple[int, bool]) -> Block | None:
+        free = self._free[pool]  # sorted by size, then by address
+        index = bisect_left(free, (size, -1))
+        return free.pop(index)[2] if index < len(free) else None
 
-    def _segment(self, size: int, small: bool) -> Block:
+    def _segment(self, size: int, pool: tuple[int, bool]) -> Block:
         nbytes = segment_bytes(size)
         self.reserved += nbytes
         self.peak_reserved = max(self.peak_reserved, self.reserved)
         address = self.reserved - nbytes if self.upwards else 2**47 - self.reserved
-        return Block(address=address, size=nbytes, small=small)
+        stream, small = pool
+        return Block(address=address, size=nbytes, small=small, stream=stream)
 
     def _split(self, block: Block, size: int) -> None:
         remaining = block.size - size
         # The same condition as ``should_split`` in CUDACachingAllocator.cpp.
         if remaining < (MIN_BLOCK if block.small else SMALL_SIZE + 1):
             return
-        rest = Block(address=block.address + size, size=remaining, small=block.small)
+        rest = Block(block.address + size, remaining, block.small, block.stream)
         _link(rest, block.next)
         _link(block, rest)
         block.size = size
-        insort(self._free[rest.small], (rest.size, rest.address, rest))
+        insort(self._free[rest.pool], (rest.size, rest.address, rest))
 
     def _take(self, block: Block) -> None:
-        pool = self._free[block.small]
-        del pool[bisect_left(pool, (block.size, block.address))]
+        free = self._free[block.pool]
+        del free[bisect_left(free, (block.size, block.address))]
 
 
 def rounded(nbytes: int) -> int:

@@ -45,7 +45,8 @@ class ByDepth:
     def of(cls, trials: Sequence[TrialSpec], gpu: Gpu) -> ByDepth | None:
         """None if the trials cannot be traced, or have no single kind of step."""
         simpler = [traceable(spec).spec for spec in trials]
-        if unpredictable(simpler[0]) or simpler[0].settings.deepspeed is not None:
+        spec = simpler[0]
+        if unpredictable(spec) or spec.settings.deepspeed is not None or spec.world_size > 1:
             return None
         with quick_imports():
             from jobs.trial.models import architecture_config

@@ -85,6 +85,7 @@ def model_key(spec: TrialSpec) -> str:
         settings["model_kwargs"],
         hooks,
         settings["deepspeed"],
+        spec.world_size,
         spec.measure.evaluate_and_save,
         spec.measure.upkeep.compute_metrics_rows,
         bool(unpredictable(spec)),

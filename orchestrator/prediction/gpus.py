@@ -45,6 +45,8 @@ class Gpu:
     """Memory of DeepSpeed's engine and communicator outside the allocator, up to stage 2."""
     deepspeed_zero3_bytes: int
     """The same at stage 3."""
+    communicator_bytes: int
+    """Memory that NCCL takes outside the allocator when several GPUs train together."""
     cublas_workspace_bytes: int
     """Workspace that each thread with matrix products (forward, backward) takes and keeps."""
     cublaslt_workspace_bytes: int

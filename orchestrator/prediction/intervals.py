@@ -35,6 +35,7 @@ _FRAGMENTED = (
     "unequal rows: more memory than a step's largest tensor is reserved for some lengths and does "
     "not serve others; allocator: expandable_segments may save it"
 )
+_EACH = "several GPUs: the memory is that of each"
 _ENCODER_DECODER = (
     "encoder-decoders: models took 13 to 28 % more memory with transformers 5.17 than a trace with "
     "5.23 says; predict with the version that trains"
@@ -62,6 +63,9 @@ class Replayed:
     needs_ampere: bool = False
     """Whether a GPU below capability 8.0 would take another attention kernel, and more memory."""
     under_deepspeed: bool = False
+    is_shared: bool = False
+    """Whether several GPUs share the training. Their engines change between versions of PyTorch
+    and accelerate, so the intervals are as wide as under DeepSpeed."""
     is_encoder_decoder: bool = False
     """Whether it is a model whose memory depends much on the version of transformers."""
 
@@ -80,6 +84,7 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
         _NEEDS_AMPERE: replayed.needs_ampere,
         _FRAGMENTED: trial is not None
         and reserved.bytes - allocated.bytes > replayed.peaks.largest_block,
+        _EACH: replayed.is_shared,
         _ENCODER_DECODER: replayed.is_encoder_decoder,
     }
     is_measured = gpu.is_measured(deepspeed=replayed.under_deepspeed)
@@ -106,7 +111,7 @@ def allocated_interval(replayed: Replayed) -> Figure:
     """Bytes held by tensors at their peak."""
     peak = replayed.peaks.allocated
     most = max([peak, *(own.allocated for own in replayed.orders)])
-    if replayed.under_deepspeed:
+    if replayed.under_deepspeed or replayed.is_shared:
         return figure(peak, below=0.03, above=0.03)  # the largest recorded difference is 2.4 %
     return figure(peak, below=UNTRACED, above=UNTRACED, slack=most - peak)
 
@@ -120,7 +125,7 @@ def reserved_interval(replayed: Replayed) -> Figure:
     but two within 1.00. Those two are within 1.61, which is 3 % of the reserved memory.
     """
     peaks = replayed.peaks
-    if replayed.under_deepspeed:
+    if replayed.under_deepspeed or replayed.is_shared:
         # Its engine makes copies while it sets up its partitions, and their memory stays reserved.
         # The largest recorded excess is 4.9 %.
         return figure(peaks.reserved, below=0.05, above=0.1, slack=OUTSIDE_SLACK)

@@ -15,6 +15,8 @@ def quick_imports() -> Iterator[None]:
     compiles kernels, and torchao, with which transformers reads quantized weights."""
     was_collecting = gc.isenabled()
     gc.disable()
+    # PyTorch reads it when it is imported. Its engines would warn of what a trace leaves out.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
         import torch
 

@@ -29,7 +29,7 @@ from orchestrator.prediction.operations import StepWork
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
 from orchestrator.prediction.step_work import step_of, update_key
-from orchestrator.prediction.unsupported import unpredictable
+from orchestrator.prediction.unsupported import is_fsdp, unpredictable
 from orchestrator.units import memory
 
 if TYPE_CHECKING:
@@ -37,10 +37,6 @@ if TYPE_CHECKING:
     from orchestrator.prediction.tracing.cuda_attention import Picks
     from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
 
-_LONGEST_STANDS_FOR_ALL = (
-    "rows of unequal length under DeepSpeed: the longest batch stands for all, so what their "
-    "fragmentation adds is left out"
-)
 _ORDERS = 3
 """Orders of an epoch's rows that are replayed: memory is fragmented in another way by each."""
 
@@ -73,13 +69,15 @@ def _predictions(trials: list[TrialSpec], gpu: Gpu) -> tuple[list[Prediction], P
     if unpredictable(trials[0]):
         return _bounded(trials, gpu)
     with quick_imports():
+        from orchestrator.prediction.tracing.fake_ranks import fake_ranks
         from orchestrator.prediction.tracing.fake_step import FakeStep
-    try:
-        step = FakeStep(trials[0], gpu)
-        group = ModelGroup(trials, step, gpu)
-    except Exception as error:  # a model or a file of the user's may raise anything
-        return [_unknown(spec, _first_line(error)) for spec in trials], set()
-    return list(map(group.prediction, trials)), step.picks
+    with fake_ranks(trials[0].world_size):
+        try:
+            step = FakeStep(trials[0], gpu)
+            group = ModelGroup(trials, step, gpu)
+        except Exception as error:  # a model or a file of the user's may raise anything
+            return [_unknown(spec, _first_line(error)) for spec in trials], set()
+        return list(map(group.prediction, trials)), step.picks
 
 
 def _bounded(trials: list[TrialSpec], gpu: Gpu) -> tuple[list[Prediction], Picks]:
@@ -147,6 +145,8 @@ class ModelGroup:
         outside = self._gpu.outside_bytes
         if "cudnn" in kernels:
             outside += self._gpu.cudnn_bytes
+        if spec.world_size > 1:
+            outside += self._gpu.communicator_bytes
         paged: tuple[int, ...] = ()
         notes: tuple[str, ...] = ()
         if spec.settings.deepspeed is None:
@@ -167,10 +167,11 @@ class ModelGroup:
             )
             outside += engine.outside_bytes(self._gpu)
             if self._step.batches.lengths is not None:
-                notes = (*notes, _LONGEST_STANDS_FOR_ALL)
+                notes = (*notes, zero.LONGEST_STANDS_FOR_ALL)
         streams = replace(streams, evaluation=self._evaluation_of(spec))
         own, *others = self._replays(spec, streams)
-        knows_step = spec.settings.deepspeed is None and self._step.batches.lengths is None
+        is_shared, has_engine = spec.world_size > 1, spec.settings.deepspeed is not None
+        knows_step = not (is_shared or has_engine) and self._step.batches.lengths is None
         replayed = Replayed(
             peaks=own,
             trial=others.pop() if others else None,
@@ -178,7 +179,8 @@ class ModelGroup:
             outside=outside,
             paged=paged,
             needs_ampere=NEEDS_AMPERE in kernels,
-            under_deepspeed=spec.settings.deepspeed is not None,
+            under_deepspeed=has_engine,
+            is_shared=is_shared,
             is_encoder_decoder=bool(self._step.model.config.is_encoder_decoder),
         )
         prediction = widened(predicted(spec, replayed, self._gpu), spec, kernels)
@@ -190,6 +192,8 @@ class ModelGroup:
     ) -> tuple[TrialStreams, tuple[int, ...]]:
         """The streams of a trial without DeepSpeed, and the sizes of its paged states."""
         (first, later), updates = micro_batches, self._updates_of(spec)
+        if is_fsdp(spec) and later is not None and spec.accumulation > 1:
+            first, later = later, None
         streams = TrialStreams(
             model=self._step.weights,
             first=first,

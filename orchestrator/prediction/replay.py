@@ -149,20 +149,20 @@ class _Replay:
                 if event.number in living:
                     self.free([living.pop(event.number)])
             elif not event.once:
-                living[event.number] = self._allocate(event.kind, nbytes)
+                living[event.number] = self._allocate(event, nbytes)
             elif event.once not in self.taken_once:
                 self.taken_once.add(event.once)
-                self._allocate(event.kind, nbytes)
+                self._allocate(event, nbytes)
         return list(living.values())
 
-    def _allocate(self, kind: str, nbytes: int) -> Held:
+    def _allocate(self, event: Allocation, nbytes: int) -> Held:
         peak_before = self.allocator.peak_allocated
-        block = self.allocator.allocate(nbytes)
+        block = self.allocator.allocate(nbytes, event.cuda_stream)
         if block is not None:
-            self.by_kind[kind] += block.size
+            self.by_kind[event.kind] += block.size
         if self.allocator.peak_allocated > peak_before:
             self.at_peak = self.by_kind.copy()
-        return block, kind
+        return block, event.kind
 
     def free(self, held: Iterable[Held]) -> None:
         """Give allocations back."""

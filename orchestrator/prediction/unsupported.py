@@ -45,6 +45,10 @@ def runs_liger(spec: TrialSpec) -> bool:
     return any("liger" in hook_name(spec, place) for place in _LIGER_PLACES)
 
 
+def is_fsdp(spec: TrialSpec) -> bool:
+    return bool(spec.settings.training_arguments.get("fsdp"))
+
+
 def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty if something is."""
     reasons = itertools.chain(

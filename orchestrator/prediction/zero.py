@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +13,13 @@ from orchestrator.prediction.affine_stream import Allocation, Event, Free, Strea
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FLOAT_BYTES
 from orchestrator.prediction.replay import TrialStreams
+from orchestrator.prediction.zero_reduction import Reduction, first_allocation_after_a_gradient
 from orchestrator.units import memory
+
+LONGEST_STANDS_FOR_ALL = (
+    "rows of unequal length under DeepSpeed: the longest batch stands for all, so what their "
+    "fragmentation adds is left out"
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,6 +77,8 @@ class ZeroEngine:
 
     def outside_bytes(self, gpu: Gpu) -> int:
         """Memory of the communicator and the engine's own context, outside the allocator."""
+        if self.ranks > 1:
+            return 0  # counted with any training of several GPUs
         return gpu.deepspeed_zero3_bytes if self.stage == 3 else gpu.deepspeed_bytes
 
 
@@ -92,7 +99,12 @@ def trial_streams(
     bucket_bytes = _bucket_bytes(model, engine)
     update = Stream(events=tuple(_update_events(model, engine)))
     if engine.ranks > 1:
-        first = _reduced(first, engine, bucket_bytes, _partition_bytes(model, engine))
+        reduction = Reduction(
+            stage=engine.stage,
+            bucket_bytes=bucket_bytes,
+            partition_bytes=_partition_bytes(model, engine),
+        )
+        first = reduction.of(first)
     else:
         first = _bucketed(first, bucket_bytes, from_start=is_stage_3)
     return TrialStreams(
@@ -184,7 +196,7 @@ def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
     bucket = Allocation(
         number=number, formula="tensor", integers=(bucket_bytes,), kind="ZeRO buffers"
     )
-    position = 0 if from_start else _first_allocation_after_a_gradient(stream.events)
+    position = 0 if from_start else first_allocation_after_a_gradient(stream.events)
     events: list[Event] = []
     for index, event in enumerate(stream.events):
         if index == position:
@@ -194,72 +206,3 @@ def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
         else:
             events.append(event)
     return replace(stream, events=(*events, Free(number=number)))
-
-
-def _reduced(
-    stream: Stream, engine: ZeroEngine, bucket_bytes: int, partition_bytes: int
-) -> Stream:
-    """The events of a micro-batch whose gradients are averaged over the ranks, a bucket at a time.
-
-    Of a full bucket a copy is reduced (``allreduce_bucket`` of stage_1_and_2.py,
-    ``reduce_scatter_coalesced`` of deepspeed/runtime/comm/coalesced_collectives.py). What this rank
-    updates then lies in a partition, which stages 1 and 2 allocate with the first reduction
-    (``copy_grads_in_partition``). Stage 1 reduces only after the backward pass.
-    """
-    numbers = itertools.count(1 + max(event.number for event in stream.events))
-
-    def taken(nbytes: int, kind: str) -> Allocation:
-        return Allocation(number=next(numbers), formula="tensor", integers=(nbytes,), kind=kind)
-
-    bucket = taken(bucket_bytes, "ZeRO buffers")
-    partition = [] if engine.stage == 3 else [taken(partition_bytes, "gradients")]
-    filled = 0
-
-    def reduce() -> Iterator[Event]:
-        copy = taken(filled, "ZeRO buffers")
-        yield from (copy, Free(number=copy.number), *partition)
-        partition.clear()
-
-    def bucketed(gradient: Allocation) -> Iterator[Event]:
-        nonlocal filled
-        nbytes = gradient.integers[0]
-        if filled and filled + nbytes > bucket_bytes:
-            yield from reduce()
-            filled = 0
-        filled += nbytes
-        yield Free(number=gradient.number)
-
-    def events() -> Iterator[Event]:
-        position = 0
-        if engine.stage < 3:
-            position = _first_allocation_after_a_gradient(stream.events)
-        kept = []
-        for index, event in enumerate(stream.events):
-            if index == position:
-                yield bucket
-            yield event
-            if isinstance(event, Allocation) and event.kind == "gradients":
-                if engine.stage == 1:
-                    kept.append(event)
-                else:
-                    yield from bucketed(event)
-        for gradient in kept:
-            yield from bucketed(gradient)
-        yield from reduce()
-        yield Free(number=bucket.number)
-
-    return replace(stream, events=tuple(events()))
-
-
-def _first_allocation_after_a_gradient(events: Sequence[Event]) -> int:
-    """The position of the first allocation after a gradient and then a free; -1 if none is."""
-    has_gradient = False
-    has_freed_inputs = False
-    for index, event in enumerate(events):
-        if isinstance(event, Free):
-            has_freed_inputs = has_gradient
-        elif has_freed_inputs:
-            return index
-        elif event.kind == "gradients":
-            has_gradient = True
-    return -1

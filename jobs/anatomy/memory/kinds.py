@@ -15,6 +15,8 @@ KINDS: Mapping[str, str] = {
     "kernel workspaces": "Scratch memory of single kernels while they run",
     "library workspaces": "Scratch memory that cuBLAS keeps once it has allocated it",
     "ZeRO buffers": "DeepSpeed's flat partitions and buckets",
+    "gathered parameters": "Whole parameters whose parts several GPUs keep",
+    "communication buffers": "Gradients on their way between GPUs",
 }
 """Kind of memory -> meaning. A measurement counts kernel workspaces as temporary buffers, and
 logits as these or as saved activations."""

@@ -7,7 +7,9 @@ row_order.py         the order in which an epoch and a trial have rows of unequa
 positions.py         sequences beyond a model's table of positions
 fake_libraries.py    the libraries' code paths that refuse tensors without data, replaced
 fake_liger.py        Liger's own code, with kernels that do nothing
+fake_ranks.py        PyTorch's engines of several ranks, of which this process is the first
 allocation_trace.py  every allocation of a traced step, and its kind
+recording.py         those since the last stream
 operators.py         what a traced operator computes and moves
 workspaces.py        the kernel workspaces of a traced operator
 cuda_operators.py    operators whose memory on CUDA differs from what tensors without data show

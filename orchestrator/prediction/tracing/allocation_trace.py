@@ -3,26 +3,16 @@
 import weakref
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from operator import attrgetter
 from typing import Any
 
 import torch
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from orchestrator.prediction.affine_stream import (
-    EVEN_ROUTING,
-    NEEDS_AMPERE,
-    Allocation,
-    Event,
-    Free,
-    Stream,
-)
-from orchestrator.prediction.fusion import fused
-from orchestrator.prediction.operations import Operation, Work
+from orchestrator.prediction.affine_stream import EVEN_ROUTING, NEEDS_AMPERE, Free, Stream
 from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
 from orchestrator.prediction.tracing.operators import operation
+from orchestrator.prediction.tracing.recording import Recording
 from orchestrator.prediction.tracing.workspaces import workspaces
 
 _aten = torch.ops.aten
@@ -36,6 +26,11 @@ _KERNELS = {
     _aten._softmax.default: "softmax",
 }
 """Operator -> the kernel or library that it uses, which a stream records."""
+_KINDS_OF_OUTPUTS = {
+    "fsdp::split_with_sizes_copy": "gathered parameters",
+    "fsdp::chunk_cat": "communication buffers",
+}
+"""Operator of FSDP2 -> the kind of what it writes to."""
 _resize = torch.UntypedStorage.resize_
 _NEW_ATTENTION = {
     _aten._scaled_dot_product_cudnn_attention.default,
@@ -47,6 +42,7 @@ _KIND_LEFT_BY = {
     "forward": "saved activations",
     "backward": "gradients",
     "update": "optimizer states",
+    "share": "communication buffers",
 }
 """Phase -> the kind of its allocations that are still in memory when the phase ends."""
 
@@ -54,58 +50,6 @@ _KIND_LEFT_BY = {
 def _has_no_older_kernel(query: torch.Tensor, key: torch.Tensor) -> bool:
     """Whether the kernel that older GPUs have refuses grouped queries, or the data type."""
     return query.shape[1] != key.shape[1] or query.dtype is torch.bfloat16
-
-
-@dataclass(slots=True)
-class _Recording:
-    """The events that were recorded since the last stream."""
-
-    events: list[Event] = field(default_factory=list)
-    kinds: dict[int, str] = field(default_factory=dict)
-    """Number of an allocation -> its kind, once that is known."""
-    alive: dict[int, str] = field(default_factory=dict)
-    """Number of a living allocation -> the phase that made it."""
-    left_out: set[int] = field(default_factory=set)
-    kernels: set[str] = field(default_factory=set)
-    last_number: int = 0
-    operations: list[Operation] = field(default_factory=list)
-
-    def take(self, formula: str, integers: tuple[int, ...], kind: str, *, once: str = "") -> int:
-        """Record an allocation. Returns its number."""
-        self.last_number += 1
-        number = self.last_number
-        if kind:
-            self.kinds[number] = kind
-        self.events.append(
-            Allocation(number=number, formula=formula, integers=integers, kind=kind, once=once)
-        )
-        return number
-
-    def to_stream(self, samples: int) -> Stream:
-        """The recorded events in order. Frees between two allocations are sorted by number: a whole
-        set that is freed, such as autocast's cache, has no order."""
-        # Collect frees until the next allocation, then add them in the order of their numbers.
-        events: list[Event] = []
-        frees: list[Free] = []
-        for event in self.events:
-            if event.number in self.left_out:
-                continue
-            if isinstance(event, Free):
-                frees.append(event)
-                continue
-            # An allocation that outlives its phase gets its kind when the phase has ended.
-            kind = self.kinds.get(event.number, "temporary buffers")
-            events += [*sorted(frees, key=attrgetter("number")), replace(event, kind=kind)]
-            frees = []
-        events += sorted(frees, key=attrgetter("number"))
-        return Stream(
-            events=tuple(events),
-            samples=samples,
-            kernels=frozenset(self.kernels),
-            work=Work.of(self.operations),
-            compiled=Work.of(fused(self.operations, kept=self.alive)),
-            forward=Work.of([own for own in self.operations if own.is_forward_product]),
-        )
 
 
 class AllocationRecorder(TorchDispatchMode):
@@ -120,14 +64,14 @@ class AllocationRecorder(TorchDispatchMode):
         self._phase = ""
         self._parameters: set[int] = set()
         """Storages of the model's parameters."""
-        self._storages: dict[int, tuple[_Recording, int]] = {}
+        self._storages: dict[int, tuple[Recording, int]] = {}
         """Living storage -> the recording and the number of its allocation."""
         self._references: dict[int, Any] = {}
         self._results_of_all: set[int] = set()
         """Storages of results that say whether a condition holds at all positions."""
         self._counts: set[int] = set()
         """Storages of sums that count true values."""
-        self._recording = _Recording()
+        self._recording = Recording()
         self.experts = 0
         """Experts of a layer, over which tokens are spread; 0 if the model has none."""
         self.vocabulary = 0
@@ -151,7 +95,7 @@ class AllocationRecorder(TorchDispatchMode):
 
     def stream(self, *, samples: int = 0) -> Stream:
         stream = self._recording.to_stream(samples)
-        self._recording = _Recording()
+        self._recording = Recording()
         return stream
 
     def register_parameters(self, parameters: Iterable[torch.Tensor]) -> None:
@@ -190,6 +134,9 @@ class AllocationRecorder(TorchDispatchMode):
         output, intermediate = run_as_cuda(func, args, kwargs)
         for tensor in (*intermediate, *_tensors(output)):
             self._record_storage(tensor, func, args)
+        if kind := _KINDS_OF_OUTPUTS.get(func._schema.name):
+            for tensor in _tensors(kwargs["out"]):
+                self._recording.kinds[self._number(tensor)] = kind
         self._note_conditions(func, args, output)
         if func in _KERNELS:
             self._recording.kernels.add(_KERNELS[func])

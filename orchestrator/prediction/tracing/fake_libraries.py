@@ -52,6 +52,28 @@ def forget_bitsandbytes_overrides() -> None:
         sys.modules["bitsandbytes"].optim.GlobalOptimManager._instance = None
 
 
+def leave_out_host_states(optimizer: Any, recorder: AllocationRecorder) -> list[int]:
+    """Leave out states that the allocator does not hold; returns the bytes of paged ones, which
+    bitsandbytes keeps in managed memory."""
+    paged = []
+    # torch.optim counts steps on the host unless its kernels are fused.
+    counts_on_device = any(
+        group.get("fused") or group.get("capturable") for group in optimizer.param_groups
+    )
+    for parameter, state in optimizer.state.items():
+        # bitsandbytes keeps the states of smaller parameters in plain memory.
+        is_paged = getattr(optimizer, "is_paged", False) and parameter.numel() >= 100_000
+        for name, tensor in state.items():
+            if not isinstance(tensor, torch.Tensor):
+                continue
+            if is_paged and name.startswith("state"):
+                paged.append(tensor.nbytes)
+                recorder.leave_out(tensor)
+            elif name == "step" and not counts_on_device:
+                recorder.leave_out(tensor)
+    return paged
+
+
 def _plain_tensor(
     *shape: int, dtype: torch.dtype = torch.float32, device: Any = None
 ) -> torch.Tensor:

@@ -9,12 +9,16 @@ from unittest.mock import patch
 import torch
 from accelerate.utils import FullyShardedDataParallelPlugin
 from accelerate.utils.fsdp_utils import fsdp2_prepare_model
-from torch.nn.parallel import DistributedDataParallel
+from torch._C._distributed_c10d import GradBucket
+from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor._sharding_prop import ShardingPropagator
+from torch.nn.parallel import DistributedDataParallel
 from torch.testing._internal.distributed.fake_pg import FakeStore
 from torch.utils._python_dispatch import _disable_current_modes
 
 from jobs.spec import TrialSpec
+from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
+from orchestrator.prediction.unsupported import is_fsdp
 
 Forward = Callable[..., Any]
 
@@ -25,7 +29,7 @@ def fake_ranks(world_size: int) -> Iterator[None]:
     if world_size == 1:
         yield
         return
-    store = FakeStore()  # type: ignore[no-untyped-call]
+    store = FakeStore()
     torch.distributed.init_process_group("fake", store=store, rank=0, world_size=world_size)
     try:
         with patch.object(ShardingPropagator, _SHAPES, _unrecorded(ShardingPropagator)):
@@ -48,11 +52,7 @@ def _unrecorded(propagator: Any) -> Callable[..., Any]:
     return without_modes
 
 
-def is_fsdp(spec: TrialSpec) -> bool:
-    return bool(spec.settings.training_arguments.get("fsdp"))
-
-
-def shared(model: Any, spec: TrialSpec, forward: Forward) -> Forward:
+def shared(model: Any, spec: TrialSpec, forward: Forward, recorder: AllocationRecorder) -> Forward:
     """What the trial's loop calls, where ``forward`` is the model's own pass as one GPU runs it.
 
     DeepSpeed's engine is no part of the trace: ``zero.py`` has its buffers.
@@ -61,7 +61,8 @@ def shared(model: Any, spec: TrialSpec, forward: Forward) -> Forward:
         return forward
     if is_fsdp(spec):
         return _fully_sharded(model, spec)
-    return _distributed(model, spec, forward)
+    with recorder.phase("share"):
+        return _distributed(model, spec, forward)
 
 
 def _fully_sharded(model: Any, spec: TrialSpec) -> Forward:
@@ -77,7 +78,7 @@ def _fully_sharded(model: Any, spec: TrialSpec) -> Forward:
     if precision != "no":
         plugin.set_mixed_precision(precision)
     with _disable_current_modes():  # the mesh's own tensor has data
-        mesh = torch.distributed.init_device_mesh("cpu", (spec.world_size,))
+        mesh = init_device_mesh("cpu", (spec.world_size,))
     accelerator = SimpleNamespace(
         torch_device_mesh={("ranks",): mesh},
         parallelism_config=SimpleNamespace(fsdp_dim_names=("ranks",)),
@@ -87,6 +88,14 @@ def _fully_sharded(model: Any, spec: TrialSpec) -> Forward:
     )
     sharded: Forward = fsdp2_prepare_model(accelerator, model)
     return sharded
+
+
+@contextmanager
+def unreduced(model: Any) -> Iterator[None]:
+    """As ``Accelerator.no_sync`` has it: whole gradients are kept, which a later pass reduces."""
+    model.set_requires_gradient_sync(False)
+    yield
+    model.set_requires_gradient_sync(True)
 
 
 class _Passing(torch.nn.Module):
@@ -109,7 +118,7 @@ def _distributed(model: Any, spec: TrialSpec, forward: Forward) -> Forward:
     return engine
 
 
-def _reduced(_: Any, bucket: torch.distributed.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def _reduced(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     future.set_result(bucket.buffer())
     return future

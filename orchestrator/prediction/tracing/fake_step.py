@@ -28,14 +28,15 @@ from orchestrator.prediction.tracing.cuda_attention import Picks, allowed_kernel
 from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
 from orchestrator.prediction.tracing.fake_libraries import (
     forget_bitsandbytes_overrides,
+    leave_out_host_states,
     movable_modules,
     plain_paged_memory,
     recorded_resizes,
     usual_masks,
 )
 from orchestrator.prediction.tracing.fake_liger import LigerModules
-from orchestrator.prediction.tracing.fake_ranks import shared
-from orchestrator.prediction.unsupported import runs_liger
+from orchestrator.prediction.tracing.fake_ranks import shared, unreduced
+from orchestrator.prediction.unsupported import is_fsdp, runs_liger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,7 +73,7 @@ class FakeStep:
             self.model = self._built_model()
             if spec.settings.deepspeed is not None:
                 self.model.to(autocast_dtype(spec) or torch.float32)  # as the engine does
-            self._forward = shared(self.model, spec, self._pass)
+            self._forward = shared(self.model, spec, self._pass, self._recorder)
         self.weights = self._recorder.stream()
         self._recorder.register_parameters(self.model.parameters())
         experts = (getattr(part, "num_experts", 0) for part in self.model.modules())
@@ -113,7 +114,8 @@ class FakeStep:
     def micro_batches(
         self, batch: BatchShapes, *, samples: int, accumulated: bool
     ) -> tuple[Stream, Stream | None]:
-        """A step's first micro-batch; if ``accumulated``, the next, which adds to gradients."""
+        """A step's first micro-batch; if ``accumulated``, the next, which adds to gradients. Under
+        FSDP2 the next is a whole step of two, because only its last one reduces gradients."""
         self.model.zero_grad()
         self._recorder.is_padded = batch.is_padded
         batches: list[Any] = []  # a step keeps the inputs of all its micro-batches
@@ -123,6 +125,11 @@ class FakeStep:
             batches.append(self._micro_batch(batch))
             first = self._recorder.stream(samples=samples)
             if accumulated:
+                if is_fsdp(self._spec):
+                    self.model.zero_grad()
+                    self._recorder.stream()
+                    with unreduced(self.model):
+                        batches.append(self._micro_batch(batch))
                 batches.append(self._micro_batch(batch))
                 later = self._recorder.stream(samples=samples)
         return first, later
@@ -214,7 +221,7 @@ class FakeStep:
             with self._recorder.phase("update"):
                 optimizer = self._optimizer(spec, arguments)
                 self._update(spec, arguments, optimizer)
-            paged = self._leave_out_host_states(optimizer)
+            paged = leave_out_host_states(optimizer, self._recorder)
             first = self._recorder.stream()
             # The second update finds the states of the first.
             with self._recorder.phase("update"):
@@ -242,27 +249,6 @@ class FakeStep:
             trained = [p for p in self.model.parameters() if p.grad is not None]
             torch.nn.utils.clip_grad_norm_(trained, arguments.max_grad_norm, foreach=True)
         optimizer.step()
-
-    def _leave_out_host_states(self, optimizer: Any) -> list[int]:
-        """Leave out states that the allocator does not hold; returns the bytes of paged ones, which
-        bitsandbytes keeps in managed memory."""
-        paged = []
-        # torch.optim counts steps on the host unless its kernels are fused.
-        counts_on_device = any(
-            group.get("fused") or group.get("capturable") for group in optimizer.param_groups
-        )
-        for parameter, state in optimizer.state.items():
-            # bitsandbytes keeps the states of smaller parameters in plain memory.
-            is_paged = getattr(optimizer, "is_paged", False) and parameter.numel() >= 100_000
-            for name, tensor in state.items():
-                if not isinstance(tensor, torch.Tensor):
-                    continue
-                if is_paged and name.startswith("state"):
-                    paged.append(tensor.nbytes)
-                    self._recorder.leave_out(tensor)
-                elif name == "step" and not counts_on_device:
-                    self._recorder.leave_out(tensor)
-        return paged
 
 
 def _from_architecture(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[], Any]:

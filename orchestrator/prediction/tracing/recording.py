@@ -1,0 +1,75 @@
+"""What was allocated and freed since the last stream, and the kinds that become known later."""
+
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any
+
+import torch
+
+from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
+from orchestrator.prediction.fusion import fused
+from orchestrator.prediction.operations import Operation, Work
+
+
+@dataclass(slots=True)
+class Recording:
+    """The events that were recorded since the last stream."""
+
+    events: list[Event] = field(default_factory=list)
+    kinds: dict[int, str] = field(default_factory=dict)
+    """Number of an allocation -> its kind, once that is known."""
+    alive: dict[int, str] = field(default_factory=dict)
+    """Number of a living allocation -> the phase that made it."""
+    left_out: set[int] = field(default_factory=set)
+    kernels: set[str] = field(default_factory=set)
+    last_number: int = 0
+    operations: list[Operation] = field(default_factory=list)
+    streams: list[Any] = field(default_factory=lambda: [torch.cpu.current_stream()])
+    """What stands for CUDA streams on a CPU, the one that computes first."""
+
+    def take(self, formula: str, integers: tuple[int, ...], kind: str, *, once: str = "") -> int:
+        """Record an allocation. Returns its number."""
+        self.last_number += 1
+        number = self.last_number
+        if kind:
+            self.kinds[number] = kind
+        stream = torch.cpu.current_stream()
+        if stream not in self.streams:
+            self.streams.append(stream)
+        self.events.append(
+            Allocation(
+                number=number,
+                formula=formula,
+                integers=integers,
+                kind=kind,
+                once=once,
+                cuda_stream=self.streams.index(stream),
+            )
+        )
+        return number
+
+    def to_stream(self, samples: int) -> Stream:
+        """The recorded events in order. Frees between two allocations are sorted by number: a whole
+        set that is freed, such as autocast's cache, has no order."""
+        # Collect frees until the next allocation, then add them in the order of their numbers.
+        events: list[Event] = []
+        frees: list[Free] = []
+        for event in self.events:
+            if event.number in self.left_out:
+                continue
+            if isinstance(event, Free):
+                frees.append(event)
+                continue
+            # An allocation that outlives its phase gets its kind when the phase has ended.
+            kind = self.kinds.get(event.number, "temporary buffers")
+            events += [*sorted(frees, key=attrgetter("number")), replace(event, kind=kind)]
+            frees = []
+        events += sorted(frees, key=attrgetter("number"))
+        return Stream(
+            events=tuple(events),
+            samples=samples,
+            kernels=frozenset(self.kernels),
+            work=Work.of(self.operations),
+            compiled=Work.of(fused(self.operations, kept=self.alive)),
+            forward=Work.of([own for own in self.operations if own.is_forward_product]),
+        )
