@@ -45,7 +45,19 @@ def traced_lengths(wanted: Sequence[Lengths]) -> list[Lengths]:
         targets = [low + (high - low) * at // 2 for at, (low, high) in zip(grid, ends, strict=True)]
         points.append(tuple(map(_usual_length, targets, units)))
     points = sorted(set(points))
+    # Rounding joins points if the lengths differ by little, and then they determine too few terms.
+    for longest in reversed(distinct):
+        if _rank(points) == _rank(points + distinct):
+            break
+        if _rank([*points, longest]) > _rank(points):
+            points.append(longest)
     return distinct if len(distinct) <= len(points) else points
+
+
+def _rank(lengths: Sequence[Lengths]) -> int:
+    """How many terms of a polynomial of second degree its values at these lengths determine."""
+    longest = np.max(lengths, axis=0)
+    return int(np.linalg.matrix_rank([_powers(own, longest) for own in lengths]))
 
 
 def _usual_length(target: int, unit: int) -> int:
@@ -65,7 +77,7 @@ class LengthStreams:
     def __init__(self, traces: Mapping[Lengths, Stream], gpu: Gpu) -> None:
         self._traces = traces
         self._gpu = gpu
-        self._longest = np.max([*traces], axis=0).astype(float)
+        self._longest = np.max([*traces], axis=0)
         self._sized: dict[Lengths, SizedStream] = {}
         self._events = next(iter(traces.values())).events
         self._is_polynomial = len({_kinds(own) for own in traces.values()}) == 1
@@ -73,24 +85,26 @@ class LengthStreams:
             return
         # Each row has the integers of one allocation after the other.
         known = np.array([_integers(own) for own in traces.values()], float)
-        powers = np.array([self._powers(own) for own in traces])
+        powers = np.array([_powers(own, self._longest) for own in traces])
         self._coefficients = np.linalg.lstsq(powers, known, rcond=None)[0]
 
     def at(self, lengths: Lengths) -> SizedStream:
         """The stream of a batch of these lengths. If the traces differ in more than sizes, the next
-        longer one stands for it."""
+        longer one stands for it, or the longest."""
         if lengths not in self._sized:
             if self._is_polynomial and lengths not in self._traces:
                 self._sized[lengths] = self._between(lengths)
             else:
                 longer = [own for own in self._traces if np.all(np.greater_equal(own, lengths))]
-                chosen = self._traces[min(longer or [max(self._traces)])]
+                near = min(longer, key=math.prod) if longer else max(self._traces, key=math.prod)
+                chosen = self._traces[near]
                 self._sized[lengths] = SizedStream.of(chosen, self._gpu)
         return self._sized[lengths]
 
     def _between(self, lengths: Lengths) -> SizedStream:
         # Rounded, because a size is a whole number of bytes or elements.
-        values = iter(np.rint(self._powers(lengths) @ self._coefficients).astype(int).tolist())
+        powers = _powers(lengths, self._longest)
+        values = iter(np.rint(powers @ self._coefficients).astype(int).tolist())
         sizes = []
         for event in self._events:
             if not isinstance(event, Allocation):
@@ -100,11 +114,11 @@ class LengthStreams:
             sizes.append(FORMULAS[event.formula](self._gpu, *integers))
         return SizedStream(self._events, sizes)
 
-    def _powers(self, lengths: Lengths) -> np.ndarray:
-        """1, each length, and the product of each two; relative to the longest traced ones."""
-        values = [1.0, *(np.array(lengths) / self._longest)]
-        pairs = itertools.combinations_with_replacement(values, 2)
-        return np.array([one * other for one, other in pairs])
+
+def _powers(lengths: Lengths, longest: np.ndarray) -> np.ndarray:
+    """1, each length, and the product of each two; relative to the longest traced ones."""
+    pairs = itertools.combinations_with_replacement([1.0, *(np.array(lengths) / longest)], 2)
+    return np.array([one * other for one, other in pairs])
 
 
 def _kinds(stream: Stream) -> tuple[tuple[int, str, int], ...]:

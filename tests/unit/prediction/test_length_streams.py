@@ -33,6 +33,23 @@ def test_sizes_at_a_length_are_those_of_its_trace(wanted):
     assert streams.at(wanted).sizes == SizedStream.of(_stream(*wanted), H200).sizes
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        [(inputs, targets) for inputs in range(61, 512) for targets in (2, 3)],
+        [(inputs, targets) for inputs in range(61, 512, 7) for targets in (3, 4)],
+        [(inputs, targets) for inputs in (20, 21) for targets in range(1, 300)],
+        [(inputs, 9) for inputs in range(64, 129)],
+    ],
+)
+def test_sizes_follow_where_one_kind_of_length_hardly_varies(wanted):
+    nodes = traced_lengths(wanted)
+    assert len(nodes) <= 9
+    streams = LengthStreams({own: _stream(*own) for own in nodes}, H200)
+    for lengths in [wanted[0], wanted[1], wanted[-2], wanted[-1], wanted[len(wanted) // 2]]:
+        assert streams.at(lengths).sizes == SizedStream.of(_stream(*lengths), H200).sizes
+
+
 def test_few_lengths_are_all_traced_and_padded_ones_stay_multiples():
     assert traced_lengths([(8,), (3,), (8,)]) == [(3,), (8,)]
     assert traced_lengths([(64 * own,) for own in range(1, 30)]) == [(64,), (960,), (1856,)]
