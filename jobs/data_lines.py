@@ -35,10 +35,8 @@ def first_fault(
     path: str, file_format: str, columns: Mapping[str, str], most_bytes: int | None = None
 ) -> str:
     """``data.jsonl, line 70,001: ends within an object``; empty if no line is known to be bad.
-
     ``columns`` are those that the user names, ours -> theirs. Reads lines of JSON or CSV, from the
-    first ``most_bytes`` bytes only if they are given.
-    """
+    first ``most_bytes`` bytes only if they are given."""
     read = {"json": _of_json, "csv": _of_csv}.get(file_format)
     if read is None:
         return ""

@@ -57,11 +57,9 @@ def flag_columns(flags: Sequence[Flag]) -> dict[str, list[Any]]:
 
 
 def flags_of(row: Mapping[str, Any]) -> tuple[Flag, ...]:
-    """The flags in a row or a record's measurements; none if it has no such columns.
-
-    Kinds of another version are left out (``unknown_kinds``). Raises ValueError if the columns have
-    not as many kinds as values.
-    """
+    """The flags in a row or a record's measurements; none if it has no such columns. Kinds of
+    another version are left out (``unknown_kinds``). Raises ValueError if the columns have not as
+    many kinds as values."""
     # A foreign row lacks the columns; a table's row without measurements has nulls in them.
     kinds = row.get("flags") or ()
     values = row.get("flag_values") or ()

@@ -10,10 +10,8 @@ from jobs.record import Column
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GradientCheck:
     """The gradients of one optimizer step, compared with those of the same weights in fp32.
-
     ``COLUMNS`` explains each figure. The worst tensor is an unresolved one only if its error is
-    beyond the bound.
-    """
+    beyond the bound."""
 
     tensors: int
     unresolved: int

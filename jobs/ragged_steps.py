@@ -107,8 +107,7 @@ class RaggedSteps:
         self.padding_share = float(1 - tokens / positions)
         if not self.distinct:
             return list(epoch)
-        rows: list[int] = steps[self._chosen(self._columns[:, steps], work)].ravel().tolist()
-        return rows
+        return steps[self._chosen(self._columns[:, steps], work)].ravel().tolist()
 
     def _chosen(self, lengths: np.ndarray, work: np.ndarray) -> list[int]:
         """The numbers of the steps to train on, in order, by the ``lengths`` of their rows."""
@@ -125,11 +124,9 @@ class RaggedSteps:
         return [*others, *turn * turns]
 
     def at_mean(self, seconds: Sequence[float], first: int) -> list[float]:
-        """Seconds of consecutive steps, as if each were the epoch's mean step.
-
-        ``first`` is the number of the first of these steps in the training. Their mean is the
-        expected time, and their spread is what the model leaves unexplained.
-        """
+        """Seconds of consecutive steps, as if each were the epoch's mean step. ``first`` is the
+        number of the first of these steps in the training. Their mean is the expected time, and
+        their spread is what the model leaves unexplained."""
         if not self.distinct or len(seconds) < 3:
             return list(seconds)
         measured = np.asarray(seconds)
@@ -144,15 +141,12 @@ class RaggedSteps:
         freedom = max(1, len(measured) - int(np.count_nonzero(shares)))
         widened = math.sqrt((len(measured) - 1) / freedom)
         deviations = measured / (known @ shares) - 1
-        at_mean: list[float] = (expected * (1 + widened * deviations)).tolist()
-        return at_mean
+        return (expected * (1 + widened * deviations)).tolist()
 
     def new_shapes(self, seconds: Sequence[float]) -> tuple[float, float]:
         """Seconds that the epoch's mean step spends on new shapes, and half their 95 % interval.
-
         ``seconds`` are of all steps from the first on. The last one of the first turn is inspected,
-        so it does not count.
-        """
+        so it does not count."""
         first = seconds[self._others :]
         turns = zip(self._new_shapes, first, first[self.distinct :], strict=False)
         each = [(new - again) / shapes for shapes, new, again in list(turns)[:-1] if shapes]
@@ -180,10 +174,8 @@ class RaggedSteps:
         return self._measured[numbers % len(self._measured)]
 
     def _shapes(self, lengths: np.ndarray) -> np.ndarray:
-        """Positions along each sequence of a batch (sequences, steps, accumulation).
-
-        ``lengths`` are tokens of the rows (sequences, steps, accumulation, rows).
-        """
+        """Positions along each sequence of a batch (sequences, steps, accumulation). ``lengths``
+        are tokens of the rows (sequences, steps, accumulation, rows)."""
         if self._joins_rows:
             return np.asarray(lengths.sum(axis=-1))
         return np.asarray(-(-lengths.max(axis=-1) // self._multiple) * self._multiple)
@@ -204,15 +196,12 @@ class RaggedSteps:
 def _quantiles(ordered: np.ndarray, count: int) -> list[int]:
     """The middles of ``count`` equal parts."""
     middles = (np.arange(count) + 0.5) / max(1, count)
-    chosen: list[int] = ordered[(middles * len(ordered)).astype(int)].tolist()
-    return chosen
+    return ordered[(middles * len(ordered)).astype(int)].tolist()
 
 
 def _from_outside_in(ordered: list[int]) -> list[int]:
-    """Last, first, last but one ... The longest comes first: what it reserves serves the others.
-
-    A typical one comes last, where the warm-up ends and operators are inspected.
-    """
+    """Last, first, last but one ... The longest comes first: what it reserves serves the others. A
+    typical one comes last, where the warm-up ends and operators are inspected."""
     inwards = list(ordered)
     return [inwards.pop(-1 if number % 2 == 0 else 0) for number in range(len(ordered))]
 

@@ -23,11 +23,9 @@ COLUMNS = (
 
 
 def merged(records: Sequence[TrialRecord]) -> TrialRecord:
-    """Rank 0's record with the largest peaks, the throughput of all ranks, and the mean losses.
-
-    All have ended ok. A Trainer multiplies the loss of a rank by the number of ranks, because their
-    gradients are averaged; so the mean is the loss of the whole step.
-    """
+    """Rank 0's record with the largest peaks, the throughput of all ranks, and the mean losses. All
+    have ended ok. A Trainer multiplies the loss of a rank by the number of ranks, because their
+    gradients are averaged; so the mean is the loss of the whole step."""
     first, *others = records
     if not others:
         return first

@@ -37,10 +37,8 @@ NEW_LENGTHS = 0.1
 
 def relative_half_width(values: Sequence[float], intervals: int = 1) -> float:
     """Half the 95 % interval of the mean, relative to it; infinite for fewer than two values.
-
     ``intervals``: so many such intervals hold their means all together in 95 of 100 cases, by
-    Bonferroni's inequality.
-    """
+    Bonferroni's inequality."""
     if len(values) < 2:
         return math.inf
     # The standard error of a mean of n independent values: their standard deviation / sqrt(n).

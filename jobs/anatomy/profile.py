@@ -38,9 +38,7 @@ _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
 
 def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     """Train a few more steps and say where memory and time went. Raises what training may raise.
-
-    ``row`` has the trial's measurements, which do not contain the profile's own memory.
-    """
+    ``row`` has the trial's measurements, which do not contain the profile's own memory."""
     readings = _device_readings(row)
     profiler = _profiler(trained, row)
     # A collection would delay a timed step. A trace has many objects, which make collections slow.

@@ -25,11 +25,9 @@ TRAINED_MICRO_BATCHES = 2
 
 @dataclass(eq=False)
 class StepProfiler(Listener):
-    """Times ``timed_steps`` steps (0: the profiled one), then profiles one step.
-
-    All micro-batches of a step are fetched, but only the last two are trained on. The wait for data
-    is at most ``usual_data_wait``, because the first extra step restarts workers.
-    """
+    """Times ``timed_steps`` steps (0: the profiled one), then profiles one step. All micro-batches
+    of a step are fetched, but only the last two are trained on. The wait for data is at most
+    ``usual_data_wait``, because the first extra step restarts workers."""
 
     find_live_tensors: Callable[[], list[LiveTensor]]
     module_ranges: AbstractContextManager[None]

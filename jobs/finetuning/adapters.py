@@ -170,10 +170,8 @@ def peft_adapter(
     parameters: Mapping[str, Any],
 ) -> torch.nn.Module:
     """``model`` with an adapter of a PEFT ``method``, trained with the head of the task alone.
-
     ``parameters`` are fields of the method's configuration class. Raises ValueError if PEFT does
-    not support this adapter here, or for a parameter that would import code or load files.
-    """
+    not support this adapter here, or for a parameter that would import code or load files."""
     from peft import LoftQConfig, get_peft_model
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING as CONFIG_CLASSES
     from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING as TUNERS
@@ -231,9 +229,7 @@ def _in_language_model(
     model: torch.nn.Module, task: Task, modules: str | list[str]
 ) -> str | list[str]:
     """The linear layers of a vision-language model that ``modules`` names in its language model.
-
-    Vision towers have layers of the same names, which only a regular expression reaches.
-    """
+    Vision towers have layers of the same names, which only a regular expression reaches."""
     import torch
 
     # Such a model may be trained on texts alone, too.
@@ -254,10 +250,8 @@ def _in_language_model(
 
 def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | list[str]:
     """PEFT's default modules for the architecture, else the layers that make query and value.
-
     ``known`` maps model types to PEFT's defaults, which PEFT 0.21 itself does not apply to mixtures
-    of experts. Raises ValueError if no linear layer's name tells of a query or a value.
-    """
+    of experts. Raises ValueError if no linear layer's name tells of a query or a value."""
     import torch
 
     config: Any = model.config

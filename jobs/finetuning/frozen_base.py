@@ -32,6 +32,16 @@ _4_BIT_VALUES = {
 _BITS_DECIDED = "the name of the technique decides it"
 
 
+def _in_16_bits_row(doc: str, base_hook: str, requirement: str = "bf16") -> Variant:
+    return Variant(
+        doc=doc,
+        hooks={"base": Hook(base_hook)},
+        requires=(requirement,),
+        numerical_effect="rounding",
+        traits=("frozen_base",),
+    )
+
+
 def _quantized(doc: str, base_hook: Hook, package: str, *arithmetic: str) -> Variant:
     return Variant(
         doc=doc,
@@ -78,27 +88,18 @@ BASE = Axis(
     default="default",
     variants={
         "default": Variant(doc="The format that the axis `precision` sets"),
-        "16bit": Variant(
-            doc="Weights of the model in bf16, and weights of the adapter in 32 bits",
-            hooks={"base": Hook("bf16_base")},
-            requires=("bf16",),
-            numerical_effect="rounding",
-            traits=("frozen_base",),
+        "16bit": _in_16_bits_row(
+            "Weights of the model in bf16, and weights of the adapter in 32 bits", "bf16_base"
         ),
-        "16bit_fp16": Variant(
-            doc="Weights of the model in fp16, and weights of the adapter in 32 bits",
-            hooks={"base": Hook("fp16_base")},
-            requires=("cuda",),
-            numerical_effect="rounding",
-            traits=("frozen_base",),
+        "16bit_fp16": _in_16_bits_row(
+            "Weights of the model in fp16, and weights of the adapter in 32 bits",
+            "fp16_base",
+            "cuda",
         ),
-        "dequantized": Variant(
-            doc="Weights of a checkpoint in MXFP4 or FP8, which become bf16 while they are loaded; "
+        "dequantized": _in_16_bits_row(
+            "Weights of a checkpoint in MXFP4 or FP8, which become bf16 while they are loaded; "
             "random weights are drawn in bf16. Weights of the adapter have 32 bits",
-            hooks={"base": Hook("dequantized_base")},
-            requires=("bf16",),
-            numerical_effect="rounding",
-            traits=("frozen_base",),
+            "dequantized_base",
         ),
         **{method: _bitsandbytes(method, doc, {}) for method, doc in _DOCS.items()},
         "torchao_int8": _quantized(
@@ -133,10 +134,8 @@ add(BASE)
 
 @hook("bf16_base")
 def bf16_base(make: Make, is_checkpoint: bool, device: torch.device) -> torch.nn.Module:
-    """The model that ``make`` returns, on ``device``, with all its weights in bf16.
-
-    ``make`` is ``from_pretrained`` or ``from_config`` with all its arguments.
-    """
+    """The model that ``make`` returns, on ``device``, with all its weights in bf16. ``make`` is
+    ``from_pretrained`` or ``from_config`` with all its arguments."""
     return _in_16_bits(make, is_checkpoint, device, "bfloat16")
 
 
@@ -148,10 +147,8 @@ def fp16_base(make: Make, is_checkpoint: bool, device: torch.device) -> torch.nn
 
 @hook("dequantized_base")
 def dequantized_base(make: Make, is_checkpoint: bool, device: torch.device) -> torch.nn.Module:
-    """As ``bf16_base``, for a checkpoint whose weights are quantized.
-
-    Raises ValueError if they are not quantized, or if transformers cannot dequantize them.
-    """
+    """As ``bf16_base``, for a checkpoint whose weights are quantized. Raises ValueError if they are
+    not quantized, or if transformers cannot dequantize them."""
     import torch
     from transformers.quantizers.auto import AutoQuantizationConfig
 

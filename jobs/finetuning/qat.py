@@ -78,11 +78,9 @@ _BLOCKS = {"fp8": 1, "fp8_int4": 128, "mxfp4": 32, "nvfp4": 16}
 def fake_quantized_linears(
     model: torch.nn.Module, task: Task, arguments: Any, *, scheme: str, group_size: int = 32
 ) -> torch.nn.Module:
-    """``model`` whose linear layers round weights and inputs as a quantized model would.
-
-    This is the "prepare" step of torchao's QATConfig. The output layer and layers with fewer inputs
-    than a block are left out. Raises ValueError if no layer is converted.
-    """
+    """``model`` whose linear layers round weights and inputs as a quantized model would. This is
+    the "prepare" step of torchao's QATConfig. The output layer and layers with fewer inputs than a
+    block are left out. Raises ValueError if no layer is converted."""
     from torchao.quantization import quantize_
 
     head: Any = model.get_output_embeddings()  # type: ignore[operator]

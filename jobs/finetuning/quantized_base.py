@@ -73,11 +73,9 @@ def torchao_int8_base(make: Make, is_checkpoint: bool, device: torch.device) -> 
 
 
 def _layers_to_keep(make: Make) -> list[str]:
-    """The linear layers to keep in 16 bits; empty if transformers finds them all itself.
-
-    In a vision-language model, these are all outside the decoder. In a classifier, it is the head,
-    which PEFT trains, and which transformers misses if its last parameter is a bias.
-    """
+    """The linear layers to keep in 16 bits; empty if transformers finds them all itself. In a
+    vision-language model, these are all outside the decoder. In a classifier, it is the head, which
+    PEFT trains, and which transformers misses if its last parameter is a bias."""
     import torch
     from torch.nn import Linear
     from transformers.quantizers.base import get_keys_to_not_convert
@@ -207,15 +205,12 @@ def _quantized_at_random(
     model.tie_weights()
     model.hf_quantizer = quantizer
     quantizer.postprocess_model(model)
-    quantized: torch.nn.Module = model.train()
-    return quantized
+    return model.train()
 
 
 def _layers(model: Any) -> Iterator[tuple[Any, Any, str]]:
-    """The layers of all outermost lists of layers, then the whole model.
-
-    Each comes with the model whose ``_init_weights`` draws its weights, and with its name.
-    """
+    """The layers of all outermost lists of layers, then the whole model. Each comes with the model
+    whose ``_init_weights`` draws its weights, and with its name."""
     from torch.nn import ModuleList
     from transformers import PreTrainedModel
 
@@ -236,10 +231,8 @@ def _layers(model: Any) -> Iterator[tuple[Any, Any, str]]:
 def _drawn(
     module: Any, owner: Any, dtype: torch.dtype, device: torch.device
 ) -> dict[tuple[Any, str], Any]:
-    """Draw the random weights of a module on the device, those of its children first.
-
-    Returns the empty parameters that were replaced, which say how to quantize.
-    """
+    """Draw the random weights of a module on the device, those of its children first. Returns the
+    empty parameters that were replaced, which say how to quantize."""
     import torch
     from transformers import PreTrainedModel
 

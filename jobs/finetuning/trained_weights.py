@@ -74,9 +74,7 @@ def trained_weights(
     patterns: list[str] | tuple[str, ...] = (),
 ) -> torch.nn.Module:
     """``model`` with all parameters frozen whose names have no match of the regular ``patterns``.
-
-    Raises ValueError if a pattern matches no parameter, or is no regular expression.
-    """
+    Raises ValueError if a pattern matches no parameter, or is no regular expression."""
     import re
 
     expressions = list(patterns)

@@ -41,10 +41,8 @@ def build(ops: Sequence[str]) -> dict[str, float | str]:
 
 def remove_abandoned_locks(begun_since: float = math.inf) -> None:
     """Remove the locks of builds that were killed: later builds of the op would wait for ever.
-
     Another node that shares the folder may be building. So a lock must be older than any build
-    takes, or made since ``begun_since``, the Unix time when a killed trial began.
-    """
+    takes, or made since ``begun_since``, the Unix time when a killed trial began."""
     for lock in map(Path, unheld_build_locks()):
         with contextlib.suppress(FileNotFoundError):  # the build has just finished
             made_at = lock.stat().st_mtime

@@ -46,10 +46,8 @@ class Channel:
             raise TimeoutError("did not read its next trial") from None
 
     def receive(self, deadline: float, silence_seconds: float) -> dict[str, Any] | None:
-        """The next message that is no heartbeat; None if the parent has ended without one.
-
-        Raises TimeoutError at ``deadline``, or after ``silence_seconds``.
-        """
+        """The next message that is no heartbeat; None if the parent has ended without one. Raises
+        TimeoutError at ``deadline``, or after ``silence_seconds``."""
         begin = time.monotonic()
         while True:
             silent_at = time.monotonic() + silence_seconds

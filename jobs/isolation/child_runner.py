@@ -77,7 +77,7 @@ class ChildRunner:
         in_time = ranks.wait(deadline, self._owner)
         # Read everything in the children's folders before ``reap`` removes the folders.
         provenance = _provenance(spec, ranks, isolation)
-        phase, prefix, left = ranks.phase, ranks.prefix, ranks.record
+        phase, prefix, left = ranks.decisive.phase, ranks.prefix, ranks.record
         ranks.kill()
         if left is None:
             compiler_cache.remove_incomplete(since=began)
@@ -87,7 +87,7 @@ class ChildRunner:
             record = TrialRecord(spec=spec, outcome=Outcome.TIMED_OUT, reason=reason, phase=phase)
         elif left is not None:
             record = left
-        elif not ranks.has_started:
+        elif not ranks.decisive.has_started:
             record = self._record_without_start(spec)
         else:
             record = self._record_of_ended_child(spec, phase, oom_kills_before, provenance.log)
@@ -206,7 +206,7 @@ def _provenance(spec: TrialSpec, ranks: Ranks, isolation: str) -> Provenance:
         node=environment.node(),
         cpus=spec.needs.cpus or environment.cores(),
         host_memory_bytes=spec.needs.host_bytes,
-        log=ranks.log,
+        log=ranks.decisive.log,
     )
 
 

@@ -28,10 +28,8 @@ from jobs.spec import TrialSpec, from_json, to_json
 
 
 def serve(connect: Callable[[], socket.socket], folder: Path) -> None:
-    """Preload, send the first message, then run trials until the requests end.
-
-    ``connect`` returns the socket to the slot. Until it returns, this process may not use the GPU.
-    """
+    """Preload, send the first message, then run trials until the requests end. ``connect`` returns
+    the socket to the slot. Until it returns, this process may not use the GPU."""
     # Preloading comes first: a prewarmed parent does it before there is a slot.
     preload_seconds = preload()
     owner = connect()

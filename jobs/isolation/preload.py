@@ -72,9 +72,7 @@ def _forked_child_computes() -> bool:
 @contextlib.contextmanager
 def _gpu_answers_from_nvml() -> Iterator[None]:
     """While the context lasts, torch describes the GPU from NVML, without a CUDA context.
-
-    bitsandbytes and torchao (``torch.utils._triton.has_triton``) ask while they are imported.
-    """
+    bitsandbytes and torchao (``torch.utils._triton.has_triton``) ask while they are imported."""
     import torch
     from torch._dynamo import device_interface
 

@@ -27,10 +27,8 @@ FOLDER_VARIABLE = "ORCHESTRATOR_PREWARMED_PARENTS"
 @contextlib.contextmanager
 def parents(cpus: int = 0, gpus: int = 1) -> Iterator[None]:
     """While the context lasts, a parent for each slot (or the CPU) preloads, if it can be started.
-
     A trial has ``gpus`` GPUs and ``cpus`` cores; 0: the GPUs' share of all. If the environment
-    names a folder of waiting parents, none is started.
-    """
+    names a folder of waiting parents, none is started."""
     if FOLDER_VARIABLE in os.environ:
         yield
         return

@@ -93,19 +93,7 @@ class Ranks:
         """What begins the reason of a trial of several ranks that did not end well."""
         if self._shared is None or self._blamed is None:
             return ""
-        return f"rank {self._blamed}{standstill(self._decisive.pid)}: "
-
-    @property
-    def has_started(self) -> bool:
-        return self._decisive.has_started
-
-    @property
-    def phase(self) -> str:
-        return self._decisive.phase
-
-    @property
-    def log(self) -> str:
-        return self._decisive.log
+        return f"rank {self._blamed}{standstill(self.decisive.pid)}: "
 
     @property
     def busy_seconds(self) -> float:
@@ -123,7 +111,8 @@ class Ranks:
         return statuses[self._blamed or 0] if statuses else 0
 
     @property
-    def _decisive(self) -> Child:
+    def decisive(self) -> Child:
+        """The process that decides how the trial ended."""
         return self._children[self._blamed or 0]
 
 

@@ -42,10 +42,8 @@ class Limits:
 
 
 class Slot:
-    """Starts its parent at the first trial, or takes over a prewarmed one.
-
-    A dead parent is replaced; one that does not answer within ``limits`` is killed.
-    """
+    """Starts its parent at the first trial, or takes over a prewarmed one. A dead parent is
+    replaced; one that does not answer within ``limits`` is killed."""
 
     def __init__(
         self,

@@ -172,8 +172,7 @@ def named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optim
     # Layer-wise and low-rank optimizers bring parameter groups of their own.
     groups = kwargs.pop("optimizer_dict", None) or kwargs.pop("params", None)
     groups = groups or decay_groups(model, arguments.weight_decay)
-    optimizer: torch.optim.Optimizer = factory(groups, **kwargs)
-    return optimizer
+    return factory(groups, **kwargs)
 
 
 def _dataloader(setup: Setup) -> DataLoader[Any]:

@@ -28,10 +28,8 @@ class LossScale:
 
     @classmethod
     def as_declared(cls, trainer: transformers.Trainer) -> LossScale:
-        """For a Trainer whose class computes the loss itself: nothing is corrected.
-
-        The class may say who divides (since transformers 5.19). Else it does if it gets the count.
-        """
+        """For a Trainer whose class computes the loss itself: nothing is corrected. The class may
+        say who divides (since transformers 5.19). Else it does if it gets the count."""
         scale = cls(trainer)
         divides = getattr(trainer, "loss_is_scaled_for_ga", None)
         if divides is None:
@@ -93,10 +91,8 @@ class LossScale:
 
 
 def loss_ratio(trainer: transformers.Trainer) -> float | None:
-    """The loss of a step of equal micro-batches, divided by the loss of one; 1 if it is right.
-
-    None if a loss is zero or not finite. Weights, gradients and random numbers stay as they are.
-    """
+    """The loss of a step of equal micro-batches, divided by the loss of one; 1 if it is right. None
+    if a loss is zero or not finite. Weights, gradients and random numbers stay as they are."""
     batch = _first_micro_batch(trainer)
     accumulation: int = trainer.args.gradient_accumulation_steps
     # Each of the step's equal micro-batches contributes this much to the gradient.

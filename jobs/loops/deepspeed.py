@@ -19,8 +19,7 @@ def prepare(config: Mapping[str, Any], *, nvme_path: str, cpus: int) -> dict[str
         os.environ.update(rank_variables(1)[0])
     os.environ["OMP_NUM_THREADS"] = str(cpus)
     build_for_own_gpu()
-    filled: dict[str, Any] = json.loads(json.dumps(config).replace("{nvme}", nvme_path))
-    return filled
+    return json.loads(json.dumps(config).replace("{nvme}", nvme_path))
 
 
 @contextmanager

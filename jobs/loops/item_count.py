@@ -77,10 +77,8 @@ def is_used_by(
     inputs: Mapping[str, Any],
     count: torch.Tensor,
 ) -> bool:
-    """Whether ``compute_loss(model, inputs, count)`` uses the count, tried on fake tensors.
-
-    They have no values. A model that needs values raises its own error.
-    """
+    """Whether ``compute_loss(model, inputs, count)`` uses the count, tried on fake tensors. They
+    have no values. A model that needs values raises its own error."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.func import functional_call
 

@@ -42,10 +42,8 @@ def subset(dataset: Any, rows: Sequence[int]) -> Any:
 
 
 def measured_rows(sampler: Any, ragged: RaggedSteps, seed: int) -> Any:
-    """The rows to train on, of an epoch that a sampler draws; the sampler for a whole epoch.
-
-    Equal seeds draw equal epochs.
-    """
+    """The rows to train on, of an epoch that a sampler draws; the sampler for a whole epoch. Equal
+    seeds draw equal epochs."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         drawn = list(sampler)

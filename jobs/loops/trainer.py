@@ -72,8 +72,7 @@ class Metered(_Base):
     def loss_of(self, model: torch.nn.Module, inputs: Mapping[str, Any]) -> torch.Tensor:
         """The mean loss of a micro-batch, without a report to the meter."""
         kept = {name: value for name, value in inputs.items() if name != COUNT}
-        loss: torch.Tensor = super().compute_loss(model, kept)
-        return loss
+        return super().compute_loss(model, kept)
 
     def _clip_grad_norm(self, *args: Any, **kwargs: Any) -> Any:
         self.meter.phase("clipping")

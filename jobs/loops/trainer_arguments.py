@@ -15,10 +15,8 @@ from jobs.techniques.hooks import bound, hook_name
 def training_arguments(
     spec: TrialSpec, *, output_dir: str, total_steps: int | None, deepspeed: dict[str, Any] | None
 ) -> TrainingArguments:
-    """The trial's arguments; ``total_steps`` None trains one epoch. The model needs them.
-
-    Raises TypeError for an argument that the installed version does not have.
-    """
+    """The trial's arguments; ``total_steps`` None trains one epoch. The model needs them. Raises
+    TypeError for an argument that the installed version does not have."""
     installed = {field.name for field in dataclasses.fields(TrainingArguments) if field.init}
     # A copy, because transformers adds its defaults to mappings such as ``fsdp_config``.
     given = copy.deepcopy(dict(spec.settings.training_arguments))
@@ -41,8 +39,7 @@ def training_arguments(
     make_arguments = bound(spec, "arguments")
     if make_arguments is None:
         return TrainingArguments(**arguments)
-    result: TrainingArguments = make_arguments(arguments, batching=hook_name(spec, "batching"))
-    return result
+    return make_arguments(arguments, batching=hook_name(spec, "batching"))
 
 
 def _installed_name(name: str, installed: set[str]) -> str:

@@ -47,9 +47,8 @@ class Calibration:
     threads_per_multiprocessor: int = 0
     capability: float = 0.0  # CUDA's compute capability, as 9.0
     flops_per_second: dict[str, float]  # precision -> rate of the largest square matrix product
-    flops_by_size: dict[str, dict[int, float]] = field(
-        default_factory=dict
-    )  # the same for each size n of n × n matrices
+    flops_by_size: dict[str, dict[int, float]] = field(default_factory=dict)
+    """The same for each size n of n × n matrices."""
     attention_flops_per_second: float = 0.0  # of scaled_dot_product_attention, forward, in 16 bits
     launches_per_second: float = 0.0  # of a kernel without work
     copy_bytes_per_second: float  # bytes read and written by a copy within the device's memory
@@ -60,10 +59,8 @@ class Calibration:
 
 
 def calibrate_all() -> list[dict[str, Any]]:
-    """Each visible GPU's (or the CPU's) ``Calibration`` as plain values, all at once.
-
-    Raises RuntimeError if a measuring process fails.
-    """
+    """Each visible GPU's (or the CPU's) ``Calibration`` as plain values, all at once. Raises
+    RuntimeError if a measuring process fails."""
     devices = [nvml.visible_device(uuid) for uuid in nvml.visible_uuids()]
     order = {"CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
     variables = [{**order, "CUDA_VISIBLE_DEVICES": device} for device in devices] or [{}]
@@ -80,8 +77,7 @@ def _calibrated(variables: Mapping[str, str], *options: str) -> dict[str, Any]:
     command = self_process.command("jobs.node.calibration", *options)
     # Five minutes are enough on a slow disk; a dead GPU may never answer.
     output = probe(command, 300.0, {**os.environ, **variables})
-    calibration: dict[str, Any] = json.loads(output)
-    return calibration
+    return json.loads(output)
 
 
 def calibrate(load: Load) -> Calibration:

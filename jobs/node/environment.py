@@ -24,10 +24,8 @@ SIMULATED_GPU_VARIABLE = "ORCHESTRATOR_GPU_GIB"
 
 @functools.cache
 def describe() -> dict[str, Any]:
-    """GPU, driver, CUDA and package versions; without a GPU, the CPU and its cores.
-
-    Rows with different descriptions are never ranked together.
-    """
+    """GPU, driver, CUDA and package versions; without a GPU, the CPU and its cores. Rows with
+    different descriptions are never ranked together."""
     versions = {"python": platform.python_version()}
     for package in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):

@@ -16,33 +16,17 @@ from jobs.techniques.variant import AXES, COLUMNS, INCOMPATIBLE, Axis, Family, V
 
 __all__ = ["AXES", "COLUMNS", "INCOMPATIBLE", "Axis", "Family", "Variant", "merge"]
 
-_MODULES = (
-    "jobs.techniques.axes.batch_sizes",
-    "jobs.techniques.axes.batching",
-    "jobs.techniques.axes.precision",
-    "jobs.techniques.axes.optimizer",
-    "jobs.techniques.axes.activations",
-    "jobs.techniques.axes.attention",
-    "jobs.techniques.axes.experts",
-    "jobs.techniques.axes.offload",
-    "jobs.techniques.axes.sharding",
-    "jobs.techniques.axes.kernels",
-    "jobs.techniques.axes.loss",
-    "jobs.finetuning.adapters",
-    "jobs.finetuning.frozen_base",
-    "jobs.finetuning.vision.vision_axis",
-    "jobs.finetuning.trained_weights",
-    "jobs.finetuning.qat",
-    "jobs.techniques.axes.compile",
-    "jobs.techniques.axes.allocator",
-    "jobs.techniques.axes.dataloader",
-    "jobs.techniques.axes.loop",
-    "jobs.finetuning.muon",
-    "jobs.finetuning.weighted_loss",
-    "jobs.finetuning.trl.loop_techniques",
-    "jobs.finetuning.user_code",
-)
+_MODULES = """
+jobs.techniques.axes.batch_sizes jobs.techniques.axes.batching jobs.techniques.axes.precision
+jobs.techniques.axes.optimizer jobs.techniques.axes.activations jobs.techniques.axes.attention
+jobs.techniques.axes.experts jobs.techniques.axes.offload jobs.techniques.axes.sharding
+jobs.techniques.axes.kernels jobs.techniques.axes.loss jobs.finetuning.adapters
+jobs.finetuning.frozen_base jobs.finetuning.vision.vision_axis jobs.finetuning.trained_weights
+jobs.finetuning.qat jobs.techniques.axes.compile jobs.techniques.axes.allocator
+jobs.techniques.axes.dataloader jobs.techniques.axes.loop jobs.finetuning.muon
+jobs.finetuning.weighted_loss jobs.finetuning.trl.loop_techniques jobs.finetuning.user_code
+"""
 """Modules that add axes, rows and hooks, in the order in which variants are merged."""
 
-for _module in _MODULES:
+for _module in _MODULES.split():
     importlib.import_module(_module)

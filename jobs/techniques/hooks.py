@@ -28,10 +28,8 @@ class UnknownHookError(KeyError):
 
 def hook(name: str) -> Callable[[F], F]:
     """A decorator that registers a function under a name. Raises ValueError if the name is taken.
-
     ``orchestrator.export`` copies the source of the function. So the function does its imports
-    itself, and otherwise uses only names that are defined in its own module.
-    """
+    itself, and otherwise uses only names that are defined in its own module."""
 
     def register(function: F) -> F:
         known = _HOOKS.get(name, function)

@@ -29,11 +29,9 @@ class ParametersError(ValueError):
 
 
 def written(name: str, parameters: Mapping[str, Any]) -> str:
-    """The canonical text of a technique: parameters in alphabetical order, without spaces.
-
-    Without parameters it is the name alone. Raises ParametersError for a value that is neither
-    None, a boolean, a finite number, a text, nor a list or mapping of these.
-    """
+    """The canonical text of a technique: parameters in alphabetical order, without spaces. Without
+    parameters it is the name alone. Raises ParametersError for a value that is neither None, a
+    boolean, a finite number, a text, nor a list or mapping of these."""
     if not parameters:
         return name
     items = [f"{key}={_value_text(parameters[key])}" for key in sorted(parameters)]
@@ -41,10 +39,8 @@ def written(name: str, parameters: Mapping[str, Any]) -> str:
 
 
 def read(text: str) -> tuple[str, dict[str, Any]]:
-    """The name and the parameters in a written form; spaces between its parts are allowed.
-
-    Raises ParametersError, which says what is wrong.
-    """
+    """The name and the parameters in a written form; spaces between its parts are allowed. Raises
+    ParametersError, which says what is wrong."""
     match = re.fullmatch(rf"\s*({_WORD.pattern})\s*(?:\((.*)\)\s*)?", text, re.ASCII | re.DOTALL)
     if match is None:
         raise ParametersError(f'"{text}" is neither a name nor of the form name(parameter=value)')

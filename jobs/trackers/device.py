@@ -128,10 +128,8 @@ class Device(Tracker):
             self._sensors.read()
 
     def _poll_memory(self) -> int:
-        """Bytes in use now; updates their peak and the number of other processes.
-
-        Listing processes disturbs the steps, so they are counted only if the memory has changed.
-        """
+        """Bytes in use now; updates their peak and the number of other processes. Listing processes
+        disturbs the steps, so they are counted only if the memory has changed."""
         used = self._used_bytes()
         self._peak_used = max(self._peak_used, used)
         if used != self._last_used:

@@ -47,10 +47,8 @@ class Host(Tracker):
 
 
 def restart_peak() -> None:
-    """Let the peak of resident memory count from now (5 restarts VmHWM, proc(5)).
-
-    Where that is not permitted, the peak includes what came before.
-    """
+    """Let the peak of resident memory count from now (5 restarts VmHWM, proc(5)). Where that is not
+    permitted, the peak includes what came before."""
     with contextlib.suppress(OSError):
         Path("/proc/self/clear_refs").write_text("5")
 

@@ -42,11 +42,9 @@ _ATTENTION = {
 
 
 class Operators(Tracker):
-    """Inspects the last warm-up step, so that no counted step is disturbed.
-
-    On a GPU it sees the operators of the first forward pass. On a CPU, PyTorch's profiler records
-    the whole step, memory included.
-    """
+    """Inspects the last warm-up step, so that no counted step is disturbed. On a GPU it sees the
+    operators of the first forward pass. On a CPU, PyTorch's profiler records the whole step, memory
+    included."""
 
     columns: ClassVar = (
         Column.text(

@@ -16,10 +16,8 @@ if TYPE_CHECKING:
 
 
 class Losses(Tracker):
-    """A step's loss is the sum of the losses that its micro-batches backpropagated.
-
-    If the sum depends on the accumulation, so do the gradients.
-    """
+    """A step's loss is the sum of the losses that its micro-batches backpropagated. If the sum
+    depends on the accumulation, so do the gradients."""
 
     columns: ClassVar = (
         Column.number("loss_first", "Loss of the first step"),

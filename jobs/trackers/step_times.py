@@ -113,11 +113,9 @@ class Steps(Tracker):
         self._micro_batches_so_far.append(len(self._micro_batches))
 
     def are_enough(self, warmup_steps: int, total_steps: int, relative_error: float) -> bool:
-        """Whether no further step is worth its time (``steady_state.are_enough``).
-
-        False with ``relative_error`` 0. On a GPU the last step counts only if its backward pass has
-        ended already, so that the loop may run ahead of the GPU, as it does without measurement.
-        """
+        """Whether no further step is worth its time (``steady_state.are_enough``). False with
+        ``relative_error`` 0. On a GPU the last step counts only if its backward pass has ended
+        already, so that the loop may run ahead of the GPU, as it does without measurement."""
         finished = len(self._data_seconds)
         fewest = warmup_steps + (self.ragged.distinct if self.ragged else 1)
         if relative_error == 0 or finished < fewest:
@@ -149,10 +147,8 @@ class Steps(Tracker):
         return seconds
 
     def close(self, warmup_steps: int, relative_error: float) -> tuple[float, float]:
-        """Decide which steps count; returns when the first of them began and the last ended.
-
-        With a ``relative_error`` the first is the first steady one. Waits for the device.
-        """
+        """Decide which steps count; returns when the first of them began and the last ended. With a
+        ``relative_error`` the first is the first steady one. Waits for the device."""
         seconds = self._step_seconds()
         comparable = self._at_mean(seconds, warmup_steps)
         self._first_counted = warmup_steps + steady_from(comparable, relative_error)

@@ -34,11 +34,9 @@ class Moment(enum.StrEnum):
 
 
 class Tracker:
-    """One instrument. A subclass declares ``columns`` and overrides the hooks that it needs.
-
-    A hook must not allocate on the device, or the trial's memory would include its instrument's.
-    All times are seconds of ``time.perf_counter``.
-    """
+    """One instrument. A subclass declares ``columns`` and overrides the hooks that it needs. A hook
+    must not allocate on the device, or the trial's memory would include its instrument's. All times
+    are seconds of ``time.perf_counter``."""
 
     columns: ClassVar[tuple[Column, ...]] = ()
 

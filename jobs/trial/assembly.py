@@ -94,10 +94,8 @@ def cores(spec: TrialSpec) -> int:
 
 
 def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
-    """As many as the spec asks for; at least two if a CPU trial is inspected.
-
-    Its memory is tracked in the last one, and optimizer states exist only from the second on.
-    """
+    """As many as the spec asks for; at least two if a CPU trial is inspected. Its memory is tracked
+    in the last one, and optimizer states exist only from the second on."""
     asked = spec.measure.warmup_steps
     return max(asked, 2) if device.type == "cpu" and spec.measure.inspect else asked
 
@@ -141,10 +139,9 @@ def _dataset(spec: TrialSpec, steps: int | None, user: Any) -> tuple[Any, Collat
     config = models.architecture_config(spec.model)
     seed = spec.measure.seed
     if prepare := bound(spec, "rows") or bound(spec, "preferences"):
-        prepared: tuple[Any, Collator | None] = prepare(
+        return prepare(
             spec.data, config, samples=samples, seed=seed, batching=hook_name(spec, "batching")
         )
-        return prepared
     dataset, collator = data.load(spec.data, spec.model.task, config, samples=samples, seed=seed)
     if user is not None:
         collator = user.collator_for(getattr(collator, "tokenizer", None)) or collator

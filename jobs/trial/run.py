@@ -43,10 +43,8 @@ _DOING = {
 def run(
     spec: TrialSpec, announce: Announce, *, scratch: Path, context_bytes: int = 0
 ) -> TrialRecord:
-    """Run a trial in this process. Every exception becomes an outcome.
-
-    ``announce`` gets each phase as it begins. ``scratch`` is where the trial's own folder is made.
-    """
+    """Run a trial in this process. Every exception becomes an outcome. ``announce`` gets each phase
+    as it begins. ``scratch`` is where the trial's own folder is made."""
     phases = [""]
 
     def enter(phase: str) -> None:

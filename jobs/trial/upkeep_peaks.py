@@ -59,10 +59,8 @@ def _evaluated_rows(setup: Setup, lengths: RowLengths | None, wanted: int | None
 def measure(
     measured_actions: Iterator[Action], values: dict[str, Any], enter: Callable[[str], None]
 ) -> dict[str, Any]:
-    """``values`` with the peaks of each action, which is a phase of its own.
-
-    Raises what runs out of memory, as a training would. Any other error becomes a flag.
-    """
+    """``values`` with the peaks of each action, which is a phase of its own. Raises what runs out
+    of memory, as a training would. Any other error becomes a flag."""
     flags = list(flags_of(values))
     for name, act in measured_actions:
         enter(name)

@@ -26,11 +26,9 @@ def with_batch(spec: TrialSpec, micro_batch: int, accumulation: int) -> TrialSpe
 
 
 def training_arguments(spec: TrialSpec, *, epochs: float) -> dict[str, Any]:
-    """The trial's training arguments for ``epochs`` epochs, with evaluation and saving.
-
-    Arguments that transformers 5.23 renamed have their older names, which all versions accept.
-    Raises NotExportableError if ``TrainingArguments`` does not have an argument.
-    """
+    """The trial's training arguments for ``epochs`` epochs, with evaluation and saving. Arguments
+    that transformers 5.23 renamed have their older names, which all versions accept. Raises
+    NotExportableError if ``TrainingArguments`` does not have an argument."""
     arguments = {
         **trl_arguments(spec),
         **_checked_arguments(spec),

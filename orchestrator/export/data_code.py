@@ -20,11 +20,9 @@ _SUPPORTED = frozenset({"path", "format", "columns", "tokenizer", "max_length", 
 
 
 def data_code(data: DataSpec, model: ModelSpec) -> dict[str, Any]:
-    """The values that the template needs for ``make_dataset``.
-
-    Raises NotExportableError if a value is not a plain literal, if the data are not in a local
-    file, or if the trial read the file in a way that train.py cannot.
-    """
+    """The values that the template needs for ``make_dataset``. Raises NotExportableError if a value
+    is not a plain literal, if the data are not in a local file, or if the trial read the file in a
+    way that train.py cannot."""
     if data.file is None and data.synthetic is None:
         raise NotExportableError("the row does not say what data it was measured on")
     return {

@@ -14,23 +14,13 @@ from orchestrator.export.source_lifting import defined_names
 
 FILE_NAME = "measured_data.py"
 """It is in the folder of train.py, which imports it."""
-_MODULES = (
-    "data_files.py",
-    "spec/model_and_data.py",
-    "data_lines.py",
-    "trial/data/recognition.py",
-    "trial/data/class_labels.py",
-    "trial/data/collators.py",
-    "trial/data/row_lengths.py",
-    "trial/data/tokenizing.py",
-    "trial/data/user_file.py",
-    "finetuning/vision/image_layouts.py",
-    "finetuning/vision/random_images.py",
-    "finetuning/vision/processed_images.py",
-    "finetuning/trl/token_rows.py",
-    "finetuning/trl/pair_rows.py",
-    "finetuning/trl/raw_rows.py",
-)
+_MODULES = """
+data_files.py spec/model_and_data.py data_lines.py trial/data/recognition.py
+trial/data/class_labels.py trial/data/collators.py trial/data/row_lengths.py
+trial/data/tokenizing.py trial/data/user_file.py finetuning/vision/image_layouts.py
+finetuning/vision/random_images.py finetuning/vision/processed_images.py
+finetuning/trl/token_rows.py finetuning/trl/pair_rows.py finetuning/trl/raw_rows.py
+"""
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
 _HEAD = '''"""Rows and batches of your data as they were measured; `train.py` imports this file."""
 
@@ -40,15 +30,13 @@ from __future__ import annotations
 
 
 @functools.cache
-def data_module(modules: tuple[str, ...] = _MODULES) -> str:
-    """The text of measured_data.py.
-
-    Raises NotExportableError if the modules do not fit together in one file.
-    """
+def data_module(modules: str = _MODULES) -> str:
+    """The text of measured_data.py. Raises NotExportableError if the modules do not fit together in
+    one file."""
     imports: dict[str, set[str]] = {}
     defined: set[str] = set()
     bodies = []
-    for name in modules:
+    for name in modules.split():
         text = (Path(jobs.__file__).parent / name).read_text(encoding="utf-8")
         docstring, *body = ast.parse(text).body
         for node in _imports(body):

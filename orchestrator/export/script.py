@@ -36,10 +36,8 @@ the loop does itself."""
 
 
 def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) -> str:
-    """The text of train.py. It prints its peak memory beside ``peak_bytes``, the row's peak.
-
-    Raises NotExportableError if a hook's code cannot stand alone, or a value is no plain literal.
-    """
+    """The text of train.py. It prints its peak memory beside ``peak_bytes``, the row's peak. Raises
+    NotExportableError if a hook's code cannot stand alone, or a value is no plain literal."""
     return _render(
         "train.py.j2",
         {
@@ -157,10 +155,8 @@ def _hook_inputs(spec: TrialSpec) -> dict[str, tuple[Code, ...]]:
 
 
 def own_code(own: UserCode | None) -> dict[str, Any]:
-    """The values that the templates need. An empty value stands for the library's class.
-
-    Raises NotExportableError for a name that is not ``module:object``, because names become code.
-    """
+    """The values that the templates need. An empty value stands for the library's class. Raises
+    NotExportableError for a name that is not ``module:object``, because names become code."""
     own = own or UserCode()
     for text in own.names:
         if not is_object_name(text):

@@ -14,11 +14,9 @@ _NOT_RUN = ("annotation", "returns", "decorator_list")
 
 
 def lifted(function: Callable[..., Any]) -> Code:
-    """The source of a function and of the definitions in its module that it uses, in file order.
-
-    It must import what it needs inside its body, as every hook does, so that it runs in any file.
-    Decorators are left out. Raises NotExportableError if it uses an import of its module.
-    """
+    """The source of a function and of the definitions in its module that it uses, in file order. It
+    must import what it needs inside its body, as every hook does, so that it runs in any file.
+    Decorators are left out. Raises NotExportableError if it uses an import of its module."""
     path = inspect.getsourcefile(function)
     if path is None:
         raise NotExportableError(f"{function.__qualname__} has no source file")

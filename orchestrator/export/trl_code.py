@@ -14,10 +14,8 @@ PREFERENCE = "trl_preference_loop"
 
 
 def trl_arguments(spec: TrialSpec) -> dict[str, Any]:
-    """Fields of the loop's configuration class; empty for a loop that is not TRL's.
-
-    Raises NotExportableError for a parameter that no trial may set.
-    """
+    """Fields of the loop's configuration class; empty for a loop that is not TRL's. Raises
+    NotExportableError for a parameter that no trial may set."""
     loop = hook_name(spec, "loop")
     if loop not in (SFT, PREFERENCE):
         return {}

@@ -228,8 +228,7 @@ def _peak_bytes(candidate: Offer) -> int | None:
     # A training with another batch has another peak, and a run on a CPU has none.
     if candidate.is_inferred or not row["gpu_model"]:
         return None
-    peak: int | None = row.get("peak_allocated_bytes")
-    return peak
+    return row.get("peak_allocated_bytes")
 
 
 def _measured(

@@ -250,8 +250,7 @@ def _value_of(axis: Axis, own: Mapping[str, Any]) -> Choice:
     """The value of the axis that sets the user's arguments; CUSTOM if no value does. If several do,
     it is the one with the fewest arguments that the user did not set."""
     if axis.integer_argument:
-        integer: int = own[axis.integer_argument]
-        return integer
+        return own[axis.integer_argument]
     # Under the names in the axis's rows.
     own = {older_name(key): value for key, value in own.items()}
     fitting = {name: row for name, row in axis.variants.items() if _has_arguments(own, row)}

@@ -63,11 +63,8 @@ class MeasureSection(Section):
 
 
 class FollowUpSection(Section):
-    """What to measure again when a search on GPUs has ended.
-
-    All follow-ups together take at most a quarter of the search's slot time, or one minute if that
-    is more.
-    """
+    """What to measure again when a search on GPUs has ended. All follow-ups together take at most a
+    quarter of the search's slot time, or one minute if that is more."""
 
     verify_budgets: bool = True
     """Run the pick of each budget again with the GPU's memory capped to the budget."""
@@ -129,10 +126,8 @@ class Resources(Section):
 
 
 class OwnCodeSection(Section):
-    """Your own code, with each object as module:object. The command must allow it, too.
-
-    Modules are looked up in the folder of the config, and then in the environment.
-    """
+    """Your own code, with each object as module:object. The command must allow it, too. Modules are
+    looked up in the folder of the config, and then in the environment."""
 
     trainer: str | None = None
     """A subclass of transformers.Trainer, such as my_package.train:MyTrainer."""

@@ -101,10 +101,8 @@ def _identities() -> list[Any]:
 
 
 def _installed() -> list[str]:
-    """Every installed package with its version, by the folders of their metadata.
-
-    Any of them may decide an answer: transformers refuses some models without ``kernels``.
-    """
+    """Every installed package with its version, by the folders of their metadata. Any of them may
+    decide an answer: transformers refuses some models without ``kernels``."""
     names: list[str] = []
     for folder in sys.path:
         with contextlib.suppress(OSError):

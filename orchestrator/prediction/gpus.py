@@ -116,8 +116,7 @@ def known_cards() -> list[Gpu]:
 
 @functools.cache
 def _read(path: Path) -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
-    return content
+    return yaml.safe_load(path.read_text(encoding="utf-8"))
 
 
 def _constants(card: Mapping[str, Any]) -> dict[str, Any]:

@@ -139,5 +139,4 @@ def _mfu(step: StepWork, gpu: Gpu, seconds: float) -> float | None:
 
 @functools.cache
 def _learned() -> dict[str, Any]:
-    content: dict[str, Any] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
-    return content
+    return yaml.safe_load(_FILE.read_text(encoding="utf-8"))

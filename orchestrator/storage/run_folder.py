@@ -48,10 +48,8 @@ class RunFolder:
     @contextlib.contextmanager
     def locked(self) -> Iterator[Self]:
         """Hold the folder for this process. A new folder is removed again if nothing was written.
-
         Raises RunFolderBusyError if another process holds it, and RunFolderError if it cannot be
-        locked.
-        """
+        locked."""
         is_new = not self.path.exists()
         try:
             (self.path / RECORDS).mkdir(parents=True, exist_ok=True)
@@ -118,10 +116,8 @@ class RunFolder:
 
     def write(self, record: TrialRecord) -> TrialRecord:
         """Write a record, and return it as written. An earlier measurement is moved aside first.
-
         What the trial printed goes to a log file; the record keeps its end, or nothing if all went
-        well.
-        """
+        well."""
         self.check_ours()
         path = self._path_of(record.trial_id)
         self._set_aside_replaced(path, record)

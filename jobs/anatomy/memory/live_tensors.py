@@ -35,9 +35,7 @@ class LiveTensor:
 
 def live_tensors(model: Any, optimizer: Any, reference: Any = None) -> list[LiveTensor]:
     """Every storage of the model, its gradients and its optimizer, each once by its first name.
-
-    ``reference`` is the frozen model of a preference training, if there is one.
-    """
+    ``reference`` is the frozen model of a preference training, if there is one."""
     by_address: dict[int, LiveTensor] = {}
     for name, value in _named_values(model, optimizer, reference):
         for tensor in nested_tensors(value):

@@ -38,10 +38,8 @@ tensor cores are dense, half of those with sparsity."""
 
 
 def flop(call: Call) -> int:
-    """Floating-point operations of one call, 2 for each multiplication with its addition.
-
-    Both passes of a convolution are counted at the backward one, whose operator knows all shapes.
-    """
+    """Floating-point operations of one call, 2 for each multiplication with its addition. Both
+    passes of a convolution are counted at the backward one, whose operator knows all shapes."""
     name = call.operator.removeprefix("aten::")
     shapes = [shape or () for shape in call.shapes]
     if name in _PRODUCTS:
@@ -76,9 +74,7 @@ def efficiency(
     trace: Trace, *, device: str, precision: str, step_seconds: float
 ) -> Iterator[Entry]:
     """The part "efficiency": MFU = model flop / (seconds of a step x the device's peak rate).
-
-    Compilers' fused operators are not counted. An unknown device has no peak rate and no MFU.
-    """
+    Compilers' fused operators are not counted. An unknown device has no peak rate and no MFU."""
     # Recomputed operations do not count for the MFU (Chowdhery et al. 2022, PaLM, appendix B). The
     # trace has only some of a step's micro-batches.
     model_flop = trace.repetitions * sum(flop(call) for call in trace.calls if not call.recomputed)

@@ -32,10 +32,8 @@ def modules(trace: Trace) -> Iterator[Entry]:
 
 @contextmanager
 def module_ranges(model: torch.nn.Module) -> Iterator[None]:
-    """While the context lasts, a profiler range surrounds the forward pass of each module.
-
-    Blocks of ``torch.nn`` but normalizations count with the module around them.
-    """
+    """While the context lasts, a profiler range surrounds the forward pass of each module. Blocks
+    of ``torch.nn`` but normalizations count with the module around them."""
     from torch.autograd.profiler import record_function
 
     open_ranges: list[record_function] = []

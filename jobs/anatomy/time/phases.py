@@ -27,7 +27,6 @@ def phases(
     on_gpu: bool,
 ) -> Iterator[Entry]:
     """The parts "phases" and "step", which adds up to ``step_seconds``, the time of a counted step.
-
     ``phase_seconds`` are of a step without profiler. ``host_updates``: the host updates (offload).
     """
     for name, seconds in phase_seconds.items():

@@ -17,10 +17,8 @@ from jobs.trial.weight_formats import storage_bytes
 
 
 def train(setup: Setup, *, trainer: str) -> Trained:
-    """Train with ``DPOTrainer`` until the meter stops it.
-
-    Raises UnsupportedError with TRL's reason for a combination that TRL refuses.
-    """
+    """Train with ``DPOTrainer`` until the meter stops it. Raises UnsupportedError with TRL's reason
+    for a combination that TRL refuses."""
     import datasets
 
     # Else TRL would take the reference's log-probabilities from an earlier trial, even from one in

@@ -7,30 +7,16 @@ from jobs.finetuning.trl.parameters import SAME_DPO, contradiction
 from jobs.record import Column
 from jobs.spec import Hook
 from jobs.techniques.hooks import hooks_of, services_of
-from jobs.techniques.variant import (
-    AXES,
-    COLUMNS,
-    INCOMPATIBLE,
-    OTHER_WORKLOAD,
-    Family,
-    Variant,
-)
+from jobs.techniques.variant import AXES, COLUMNS, INCOMPATIBLE, OTHER_WORKLOAD, Family, Variant
 from jobs.techniques.written_form import written
 
 _REQUIRES = ("task:causal-lm", "package:trl", "trl>=1.16")
+_ARGUMENTS = """
+bf16 gradient_checkpointing learning_rate logging_steps lr_scheduler_kwargs torch_empty_cache_steps
+use_liger_kernel
+"""
 _DECIDED = {
-    **dict.fromkeys(
-        (
-            "bf16",
-            "gradient_checkpointing",
-            "learning_rate",
-            "logging_steps",
-            "lr_scheduler_kwargs",
-            "torch_empty_cache_steps",
-            "use_liger_kernel",
-        ),
-        "it is a training argument, or the choice of an axis",
-    ),
+    **dict.fromkeys(_ARGUMENTS.split(), "it is a training argument, or the choice of an axis"),
     "max_length": "data.file.max_length and the axis sequence_length decide it",
     "model_init_kwargs": "the key model and the axes decide it",
     "pad_token": "the tokenizer decides it",

@@ -9,10 +9,8 @@ ANSWERS = ("chosen", "rejected")
 
 
 def pair_problem(row: Mapping[str, Any]) -> str:
-    """What is wrong with a row of a prompt and two answers; empty if nothing is.
-
-    A row without a prompt has it at the beginning of both answers.
-    """
+    """What is wrong with a row of a prompt and two answers; empty if nothing is. A row without a
+    prompt has it at the beginning of both answers."""
     names = [name for name in ("prompt", *ANSWERS) if name in row]
     kinds = set()
     for name in names:
@@ -53,10 +51,8 @@ def _is_chat(value: Any) -> bool:
 
 
 def prompt_of_pair(row: Mapping[str, Any]) -> Any:
-    """The prompt of a row without mistakes: its own, or what both answers begin with.
-
-    As ``trl.extract_prompt`` does, a text's prompt ends before a space.
-    """
+    """The prompt of a row without mistakes: its own, or what both answers begin with. As
+    ``trl.extract_prompt`` does, a text's prompt ends before a space."""
     if "prompt" in row:
         return row["prompt"]
     chosen, rejected = row["chosen"], row["rejected"]

@@ -41,11 +41,9 @@ _SORTING = frozenset({"aot", "aot_unpaired"})
 
 
 def checked_sft(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of ``parameters`` of ``SFTConfig``, if a trial may set all of them.
-
-    Raises ValueError for one that it may not set, and UnsupportedError for a packing strategy in
-    which rows attend to each other.
-    """
+    """A copy of ``parameters`` of ``SFTConfig``, if a trial may set all of them. Raises ValueError
+    for one that it may not set, and UnsupportedError for a packing strategy in which rows attend to
+    each other."""
     _refuse_others(parameters, _SFT, "SFTConfig")
     strategy = parameters.get("packing_strategy", "bfd")
     if strategy not in _STRATEGIES:
@@ -58,11 +56,9 @@ def checked_sft(parameters: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def checked_dpo(trainer: str, parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """A copy of ``parameters`` of ``DPOConfig``, if a trial may set all of them.
-
-    Raises ValueError for another ``trainer`` than "dpo", and for parameters that a trial may not
-    set or that contradict each other.
-    """
+    """A copy of ``parameters`` of ``DPOConfig``, if a trial may set all of them. Raises ValueError
+    for another ``trainer`` than "dpo", and for parameters that a trial may not set or that
+    contradict each other."""
     if trainer != "dpo":
         raise ValueError(f"{trainer!r:.40} is not a preference trainer")
     _refuse_others(parameters, _DPO, "DPOConfig")
@@ -139,11 +135,9 @@ def refusal(what: str, error: Exception) -> UnsupportedError:
 
 
 def sft_config(fields: Mapping[str, Any], *, batching: str, parameters: Mapping[str, Any]) -> Any:
-    """The ``SFTConfig`` for rows that are prepared already.
-
-    ``fields`` are those of ``TrainingArguments``, whose defaults replace those of SFTConfig: bf16,
-    checkpointing, another learning rate. ``batching`` names the trial's batching hook.
-    """
+    """The ``SFTConfig`` for rows that are prepared already. ``fields`` are those of
+    ``TrainingArguments``, whose defaults replace those of SFTConfig: bf16, checkpointing, another
+    learning rate. ``batching`` names the trial's batching hook."""
     from trl import SFTConfig
 
     given = checked_sft(parameters)

@@ -118,10 +118,8 @@ def random_pairs(
     spec: SyntheticData, config: PretrainedConfig, *, samples: int | None, seed: int
 ) -> RawRows:
     """Random pairs as token ids. Prompt and answer together have the tokens of a row of ``spec``.
-
     The prompt is half of the shorter answer's row. There are at least ``samples`` pairs, if all
-    have one length. Raises ValueError if a row has no room for a prompt and an answer.
-    """
+    have one length. Raises ValueError if a row has no room for a prompt and an answer."""
     from datasets import Dataset
 
     if spec.sequence_length < 2:

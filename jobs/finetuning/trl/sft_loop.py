@@ -11,10 +11,8 @@ from jobs.loops.trainer import Metered, measured
 
 
 def train(setup: Setup) -> Trained:
-    """Train with ``SFTTrainer`` until the meter stops it.
-
-    Raises UnsupportedError with TRL's reason for a combination that TRL refuses.
-    """
+    """Train with ``SFTTrainer`` until the meter stops it. Raises UnsupportedError with TRL's reason
+    for a combination that TRL refuses."""
     from trl import SFTTrainer
 
     # TRL computes the plain loss with a patched model, and a reference model is not patched.
@@ -30,11 +28,9 @@ def _loss_of(trainer: Metered, model: Any, inputs: Any) -> Any:
 
 
 def trl_trainer(setup: Setup, kind: type, parts: Any = None, **attributes: Any) -> Metered:
-    """A Trainer of TRL's class ``kind`` or the user's subclass of it, for prepared rows.
-
-    ``parts`` are further arguments of the class, and ``attributes`` those of the metered subclass.
-    Raises UnsupportedError with TRL's reason for a combination that TRL refuses.
-    """
+    """A Trainer of TRL's class ``kind`` or the user's subclass of it, for prepared rows. ``parts``
+    are further arguments of the class, and ``attributes`` those of the metered subclass. Raises
+    UnsupportedError with TRL's reason for a combination that TRL refuses."""
     # In place of a collator, the settings for TRL's own.
     rows: Any = setup.collator
     assert isinstance(rows, PreparedRows)
@@ -61,10 +57,8 @@ def trl_trainer(setup: Setup, kind: type, parts: Any = None, **attributes: Any) 
 
 
 def _leave_router_loss_to_the_model(arguments: Any, model: Any) -> None:
-    """Add the load-balancing loss of experts only if the model's configuration asks for it.
-
-    TRL would add it to every mixture of experts, while the Trainer leaves it to the model.
-    """
+    """Add the load-balancing loss of experts only if the model's configuration asks for it. TRL
+    would add it to every mixture of experts, while the Trainer leaves it to the model."""
     is_asked = getattr(model.config.get_text_config(), "output_router_logits", False)
     if arguments.router_aux_loss_coef is None and not is_asked:
         arguments.router_aux_loss_coef = 0.0

@@ -59,10 +59,8 @@ def prepared(
     rows: RawRows, *, batching: str, parameters: Mapping[str, Any]
 ) -> tuple[Any, PreparedRows]:
     """The rows with ``input_ids`` and ``labels``, cut and packed, and their collator's settings.
-
     ``batching`` names the trial's batching hook. Raises UnsupportedError with TRL's reason for rows
-    or settings that TRL refuses.
-    """
+    or settings that TRL refuses."""
     given = checked_sft(parameters)
     is_packed = batching == "packed_rows"
     limit = rows.block_tokens if is_packed else rows.tokens
@@ -79,10 +77,8 @@ def prepared(
 def _prepared_by_trl(
     rows: RawRows, parameters: Mapping[str, Any], *, limit: int | None, is_packed: bool
 ) -> Any:
-    """The dataset, prepared by the method of ``SFTTrainer``.
-
-    It reads three attributes of the Trainer, which are set here as in its ``__init__`` of TRL 1.16.
-    """
+    """The dataset, prepared by the method of ``SFTTrainer``. It reads three attributes of the
+    Trainer, which are set here as in its ``__init__`` of TRL 1.16."""
     from trl import SFTConfig, SFTTrainer
 
     # Without its constructor, which asks for a device: TRL's defaults are attributes of the class.
@@ -129,5 +125,4 @@ def _template_with_masks(tokenizer: Any, row: Mapping[str, Any]) -> str | None:
         )
     if has_generation_markers(tokenizer.chat_template):
         return None
-    template: str | None = get_training_chat_template(tokenizer)
-    return template
+    return get_training_chat_template(tokenizer)

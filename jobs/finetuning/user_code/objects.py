@@ -73,16 +73,12 @@ class UserObjects:
                     f"the Trainer has another {name} than the one that it was given, so the trial "
                     "would not measure what its row says"
                 )
-        metered_trainer: Metered = trainer
-        return metered_trainer
+        return trainer
 
 
 def user_objects(user_code: UserCode) -> UserObjects:
-    """Import the objects, which runs their modules.
-
-    Raises UserCodeError for a module that is not the plan's or cannot be imported, and for an
-    object of the wrong type.
-    """
+    """Import the objects, which runs their modules. Raises UserCodeError for a module that is not
+    the plan's or cannot be imported, and for an object of the wrong type."""
     _check_sources(user_code)
     # As for a script, modules beside it come first.
     if user_code.folder and user_code.folder not in sys.path:
@@ -116,17 +112,14 @@ def _check_kinds(user_code: UserCode, objects: Mapping[str, Any]) -> None:
 
 
 def collator_of(collator: Callable[..., Any], tokenizer: Any) -> Callable[..., Any]:
-    """The function that makes batches: the user's own, or an object of the user's own class.
-
-    A class is called with the tokenizer, if it takes one by this name.
-    """
+    """The function that makes batches: the user's own, or an object of the user's own class. A
+    class is called with the tokenizer, if it takes one by this name."""
     import inspect
 
     if not isinstance(collator, type):
         return collator
     takes_tokenizer = "tokenizer" in inspect.signature(collator).parameters
-    made: Callable[..., Any] = collator(tokenizer=tokenizer) if takes_tokenizer else collator()
-    return made
+    return collator(tokenizer=tokenizer) if takes_tokenizer else collator()
 
 
 def called_with(function: Callable[..., Any], parts: Mapping[str, Any]) -> Any:

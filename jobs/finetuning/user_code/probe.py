@@ -12,10 +12,8 @@ from jobs.spec import UserCode, from_json, to_json
 
 
 def user_code_problem(user_code: UserCode) -> str:
-    """What is wrong with the user's own code, tried in a new process; empty if nothing is.
-
-    It runs the user's modules. So ask only if the command line allows that.
-    """
+    """What is wrong with the user's own code, tried in a new process; empty if nothing is. It runs
+    the user's modules. So ask only if the command line allows that."""
     names = ", ".join(user_code.names)
     given = json.dumps(to_json(user_code))
     command = self_process.command("jobs.finetuning.user_code.probe", given)

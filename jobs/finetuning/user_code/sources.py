@@ -15,11 +15,9 @@ class SourceError(ValueError):
 
 
 def source_digest(user_code: UserCode) -> str:
-    """The digest of the sources of the user's objects.
-
-    It covers their modules, and what these import from the config's folder or from their own
-    package. Raises SourceError for a module that is not found, or that does not define its object.
-    """
+    """The digest of the sources of the user's objects. It covers their modules, and what these
+    import from the config's folder or from their own package. Raises SourceError for a module that
+    is not found, or that does not define its object."""
     content = hashlib.sha256()
     files: dict[str, Path] = {}
     for name in user_code.names:
@@ -38,10 +36,8 @@ def source_digest(user_code: UserCode) -> str:
 
 
 def file_of(module: str, folder: str) -> Path | None:
-    """The file of a module in the config's folder, else in the environment.
-
-    None if there is none, or if it has no source.
-    """
+    """The file of a module in the config's folder, else in the environment. None if there is none,
+    or if it has no source."""
     path = _below(Path(folder), module.split("."))
     if path is not None:
         return path

@@ -59,11 +59,9 @@ class ImageFamily:
 
 
 def layout_of(model_type: str, read: Read, side: int | None) -> ImageLayout:
-    """The layout of one square image of ``side`` pixels; None: of the family's own size.
-
-    Raises ImageLayoutError if the family is not in the table, or if it takes no such image, and
-    UnknownValueError if ``read`` does not know a size of the model.
-    """
+    """The layout of one square image of ``side`` pixels; None: of the family's own size. Raises
+    ImageLayoutError if the family is not in the table, or if it takes no such image, and
+    UnknownValueError if ``read`` does not know a size of the model."""
     try:
         return family_of(model_type).layout(read, side)
     except ImageLayoutError as error:

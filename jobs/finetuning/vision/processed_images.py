@@ -23,9 +23,7 @@ if TYPE_CHECKING:
 
 def images_of_file(file: DatasetFile, config: PretrainedConfig) -> tuple[Any, ProcessRows]:
     """The file with a text, token ids and labels for each row, and the collator of its images.
-
-    Raises ValueError for rows that the processor cannot take.
-    """
+    Raises ValueError for rows that the processor cannot take."""
     dataset, source = rows_of_file(file, "image-text-to-text")
     processor = _loaded_processor(tokenizer_name(file, source))
     if source == "messages" and not getattr(processor, "chat_template", None):
@@ -90,8 +88,7 @@ class _Rows:
         return {"text": text, "input_ids": ids, "labels": labels}
 
     def _ids(self, text: str, images: list[Any]) -> list[int]:
-        ids: list[int] = _encoded(self._processor, [text], [images])["input_ids"][0].tolist()
-        return ids
+        return _encoded(self._processor, [text], [images])["input_ids"][0].tolist()
 
     def _texts(self, row: Mapping[str, Any], images: int, index: int) -> tuple[str | None, str]:
         """The prompt, if the row has one, and the whole text, with a mark for each image."""
@@ -128,10 +125,9 @@ class _Rows:
         missing = images - sum(part["type"] == "image" for part in parts)
         first = next((message for message in plain if message["role"] == "user"), plain[0])
         first["content"][:0] = [{"type": "image"}] * max(0, missing)
-        text: str = self._processor.apply_chat_template(
+        return self._processor.apply_chat_template(
             plain, tokenize=False, add_generation_prompt=answers_next
         )
-        return text
 
 
 def _loaded_processor(name: str) -> Any:

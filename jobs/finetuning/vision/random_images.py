@@ -20,10 +20,8 @@ if TYPE_CHECKING:
 def image_texts(
     spec: SyntheticData, config: PretrainedConfig, *, samples: int | None, seed: int
 ) -> tuple[ImageTexts, Callable[[list[Any]], dict[str, torch.Tensor]]]:
-    """A dataset of at least ``samples`` random samples, and its collator.
-
-    Raises ValueError if the family's images are not known, or if a sample has no room for them.
-    """
+    """A dataset of at least ``samples`` random samples, and its collator. Raises ValueError if the
+    family's images are not known, or if a sample has no room for them."""
     if spec.lengths is not None:
         raise ValueError(
             "random images with texts have one length: use padding instead of lengths, or your "
@@ -131,10 +129,8 @@ def _padded_lengths(
 
 
 def _image_positions(layout: ImageLayout, images: int, tokens: int, family: str) -> np.ndarray:
-    """Which positions of a sample hold image tokens, bool of shape (tokens,).
-
-    A token of text comes first, and at least one comes last.
-    """
+    """Which positions of a sample hold image tokens, bool of shape (tokens,). A token of text comes
+    first, and at least one comes last."""
     is_image = [False]
     for _ in range(images):
         for text, image in layout.pieces:
@@ -154,9 +150,7 @@ def _token_ids(
     config: PretrainedConfig, is_image: np.ndarray, count: int, rng: np.random.Generator
 ) -> np.ndarray:
     """Random token ids, int64, with a token for images or videos only at the positions of images.
-
-    Raises ValueError if no embedding has the image token.
-    """
+    Raises ValueError if no embedding has the image token."""
     vocabulary = config.get_text_config().vocab_size
     image_token: int = config.image_token_id
     if image_token >= vocabulary:

@@ -39,11 +39,8 @@ def examine(machine: Machine) -> Iterator[Finding]:
 
 
 def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, Any]:
-    """This node's name, versions, findings and calibrations as plain JSON values.
-
-    ``nvme`` is a folder whose disk is measured. ``calibrate`` measures every GPU, which takes half
-    a minute.
-    """
+    """This node's name, versions, findings and calibrations as plain JSON values. ``nvme`` is a
+    folder whose disk is measured. ``calibrate`` measures every GPU, which takes half a minute."""
     machine = look(nvme)
     findings = list(examine(machine))
     calibrations: list[dict[str, Any]] = []

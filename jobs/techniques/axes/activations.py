@@ -117,10 +117,8 @@ add(ACTIVATIONS)
 
 @hook("activation_budget")
 def activation_budget(*, budget: float) -> None:
-    """Let compiled code keep at most this share of its activations for the backward pass.
-
-    PyTorch's partitioner keeps those whose recomputation would take the most time.
-    """
+    """Let compiled code keep at most this share of its activations for the backward pass. PyTorch's
+    partitioner keeps those whose recomputation would take the most time."""
     from torch._functorch import config
 
     config.activation_memory_budget = budget

@@ -126,10 +126,8 @@ add(ATTENTION)
 def without_full_masks(
     collate: Callable[[list[Any]], dict[str, Any]],
 ) -> Callable[[list[Any]], dict[str, Any]]:
-    """``collate`` without masks that are all ones, which do not change the attention.
-
-    In the whole process, it keeps transformers from making such a mask while a step is compiled.
-    """
+    """``collate`` without masks that are all ones, which do not change the attention. In the whole
+    process, it keeps transformers from making such a mask while a step is compiled."""
     from transformers import masking_utils
 
     make_mask = masking_utils.sdpa_mask
@@ -177,11 +175,9 @@ def without_cudnn() -> None:
 
 @hook("variable_length_attention")
 def variable_length_attention() -> None:
-    """Register ``torch.nn.attention.varlen`` as the causal attention implementation "varlen".
-
-    Rows begin at ``cu_seq_lens_q`` of the batch; without it, each row is one sequence. Padding on
-    the right does not change the tokens before it, and the loss ignores it.
-    """
+    """Register ``torch.nn.attention.varlen`` as the causal attention implementation "varlen". Rows
+    begin at ``cu_seq_lens_q`` of the batch; without it, each row is one sequence. Padding on the
+    right does not change the tokens before it, and the loss ignores it."""
     from transformers import AttentionInterface
 
     AttentionInterface.register("varlen", varlen_forward)
@@ -199,9 +195,7 @@ def varlen_forward(
     **options: Any,
 ) -> tuple[Any, None]:
     """Attention of tensors of shape (batch, heads, tokens, width) to (batch, tokens, heads, width).
-
-    Raises ValueError for what the kernel cannot compute: a window, soft caps, learnable sinks.
-    """
+    Raises ValueError for what the kernel cannot compute: a window, soft caps, learnable sinks."""
     import inspect
 
     import torch
@@ -228,9 +222,7 @@ def varlen_forward(
 
 def _flattened(*parts: Any) -> list[Any]:
     """Queries, keys and values in the kernel's layout, (all tokens, heads, width), in 16 bits.
-
-    Under autocast, rotary positions make queries and keys 32 bits.
-    """
+    Under autocast, rotary positions make queries and keys 32 bits."""
     import torch
 
     dtype = parts[0].dtype
@@ -277,9 +269,7 @@ def xformers_forward(
     **options: Any,
 ) -> tuple[Any, None]:
     """Attention of tensors of shape (batch, heads, tokens, width) to (batch, tokens, heads, width).
-
-    Raises ValueError for what the kernel cannot compute: a window, soft caps, learnable sinks.
-    """
+    Raises ValueError for what the kernel cannot compute: a window, soft caps, learnable sinks."""
     from xformers.ops import memory_efficient_attention
     from xformers.ops.fmha.attn_bias import BlockDiagonalCausalMask, LowerTriangularMask
 

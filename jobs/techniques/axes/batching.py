@@ -62,9 +62,7 @@ def padded_to_multiple(
     dataset: Any, collate: Any, *, attention: str, tokens: int, multiple: int
 ) -> tuple[Any, Any]:
     """The unchanged dataset, and its collator, which pads to the next ``multiple`` of tokens.
-
-    Raises ValueError for a collator that cannot.
-    """
+    Raises ValueError for a collator that cannot."""
     if not hasattr(collate, "pad_to_multiple_of"):
         raise ValueError("the collator of these rows does not pad them to a multiple of tokens")
     collate.pad_to_multiple_of = multiple
@@ -76,10 +74,8 @@ def flattened_rows(
     dataset: Any, collate: Collate, *, attention: str, tokens: int
 ) -> tuple[Any, Any]:
     """The unchanged dataset, and a collator that joins rows to a batch of shape (1, all tokens).
-
     ``attention`` is the name of the implementation in transformers; empty: the model's own. As
-    ``position_ids`` begin at 0 in each row, transformers keeps attention within a row.
-    """
+    ``position_ids`` begin at 0 in each row, transformers keeps attention within a row."""
     collated: Any = _joining(lambda row: _unpadded(collate([row])), attention, _count_rows)
     collated.flattens_rows = True
     return dataset, collated
@@ -87,11 +83,9 @@ def flattened_rows(
 
 @hook("packed_rows")
 def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) -> tuple[Any, Any]:
-    """Blocks of ``tokens`` tokens without padding, and their collator.
-
-    If a row reaches into the next block, its rest counts as a new row there. Last tokens that fill
-    no block are left out. Raises ValueError if all rows together fill none.
-    """
+    """Blocks of ``tokens`` tokens without padding, and their collator. If a row reaches into the
+    next block, its rest counts as a new row there. Last tokens that fill no block are left out.
+    Raises ValueError if all rows together fill none."""
     import transformers
 
     packed = dataset.with_format(None).map(
@@ -118,10 +112,8 @@ def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) 
 def packed_whole_rows(
     dataset: Any, collate: Collate, *, attention: str, tokens: int
 ) -> tuple[Any, Any]:
-    """Blocks of whole rows without padding, and a collator that joins a batch's to one sequence.
-
-    A block has at most ``tokens`` tokens, to which longer rows are cut.
-    """
+    """Blocks of whole rows without padding, and a collator that joins a batch's to one sequence. A
+    block has at most ``tokens`` tokens, to which longer rows are cut."""
     import datasets
 
     rows = []
@@ -156,11 +148,9 @@ def _count_rows(inputs: Mapping[str, Any]) -> Any:
 
 
 def _blocks_of_rows(lengths: list[int], tokens: int) -> list[list[int]]:
-    """The indices of the rows of each block; blocks are in the order of their first row.
-
-    By *best fit decreasing* for bin packing: from the longest row to the shortest, each goes into
-    the fullest block that has room for it.
-    """
+    """The indices of the rows of each block; blocks are in the order of their first row. By *best
+    fit decreasing* for bin packing: from the longest row to the shortest, each goes into the
+    fullest block that has room for it."""
     import bisect
 
     blocks: list[list[int]] = []

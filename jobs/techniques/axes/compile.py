@@ -20,10 +20,8 @@ def _compiled(
     traits: tuple[str, ...] = ("partitioned",),
     **options: Any,
 ) -> Variant:
-    """``options`` are ``TrainingArguments`` without their prefix ``torch_compile_``.
-
-    "partitioned": the backend chooses the activations to keep, and respects a budget for them.
-    """
+    """``options`` are ``TrainingArguments`` without their prefix ``torch_compile_``. "partitioned":
+    the backend chooses the activations to keep, and respects a budget for them."""
     arguments = {f"torch_compile_{name}": value for name, value in options.items()}
     return Variant(
         doc=doc,
@@ -177,10 +175,8 @@ _OVER_A_VOCABULARY = ("causal-lm", "masked-lm", "seq2seq-lm", "image-text-to-tex
 
 
 def _without_cache(model: torch.nn.Module) -> None:
-    """Let no part of a model keep keys and values: such blocks share no code with each other.
-
-    The Trainer changes the configuration of the model alone, but the decoder of T5 has a copy.
-    """
+    """Let no part of a model keep keys and values: such blocks share no code with each other. The
+    Trainer changes the configuration of the model alone, but the decoder of T5 has a copy."""
     for part in model.modules():
         config: Any = getattr(part, "config", None)
         if getattr(config, "use_cache", False):

@@ -65,10 +65,8 @@ add(KERNELS)
 @hook("hub_layers")
 def hub_layers(model: torch.nn.Module, task: Task, arguments: Any) -> torch.nn.Module:
     """``model`` with the kernels for training that the Hub has for its layers on this device.
-
     transformers keeps the code of other layers without a message. ``model.hub_kernel_layers``
-    counts those with a kernel. Raises NotImplementedError if there is none.
-    """
+    counts those with a kernel. Raises NotImplementedError if there is none."""
 
     def code_of(module: Any) -> Any:
         return getattr(module.forward, "__func__", module.forward)
@@ -95,10 +93,8 @@ def liger_kernels(
     model: torch.nn.Module, task: Task, arguments: Any, *, chosen: Mapping[str, bool] | None = None
 ) -> torch.nn.Module:
     """``model`` with the kernels that Liger has for its architecture, except those of the loss.
-
     ``chosen`` holds fields of ``LigerKernels``; a field that it does not hold is true. Raises
-    NotImplementedError for an architecture that Liger does not support.
-    """
+    NotImplementedError for an architecture that Liger does not support."""
     import inspect
 
     from liger_kernel.transformers.monkey_patch import MODEL_TYPE_TO_APPLY_LIGER_FN

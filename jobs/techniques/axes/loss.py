@@ -202,10 +202,8 @@ def _chunk_loss_and_gradients(
     grad_bias: Any,
 ) -> tuple[Any, Any]:
     """The sum of a chunk's losses, and its gradient for ``rows``, hidden states (tokens, width).
-
     ``weight`` has their number format. Its gradient is added to ``grad_weight`` in 32 bits, and
-    that of ``bias`` to ``grad_bias``: bf16 would round.
-    """
+    that of ``bias`` to ``grad_bias``: bf16 would round."""
     import torch
 
     logits = rows @ weight.t()

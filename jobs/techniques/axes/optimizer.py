@@ -22,10 +22,8 @@ def _rows(
     arguments: Mapping[str, Any] | None = None,
     **docs: str,
 ) -> dict[str, Variant]:
-    """Rows of one kind: the name that the Trainer has for an optimizer -> what it is.
-
-    ``by`` begins each description.
-    """
+    """Rows of one kind: the name that the Trainer has for an optimizer -> what it is. ``by`` begins
+    each description."""
     rows = {}
     for name, doc in docs.items():
         rows[name] = Variant(
@@ -216,10 +214,9 @@ def bitsandbytes_adam8bit(model: torch.nn.Module, arguments: Any) -> torch.optim
     """``bitsandbytes.optim.Adam8bit`` as the Hugging Face guide builds it."""
     import bitsandbytes
 
-    optimizer: torch.optim.Optimizer = bitsandbytes.optim.Adam8bit(
+    return bitsandbytes.optim.Adam8bit(
         decay_groups(model, arguments.weight_decay),
         lr=arguments.learning_rate,
         betas=(arguments.adam_beta1, arguments.adam_beta2),
         eps=arguments.adam_epsilon,
     )
-    return optimizer

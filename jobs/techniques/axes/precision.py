@@ -100,11 +100,9 @@ add(PRECISION)
 def float8_linears(
     model: torch.nn.Module, task: Task, arguments: Any, *, recipe: str
 ) -> torch.nn.Module:
-    """``model`` with its linear layers computed in FP8, with a ``recipe`` of torchao.
-
-    The output layer is not converted, and neither are layers whose sides do not suit the tensor
-    cores. ``arguments`` are the ``TrainingArguments``. Raises ValueError if no layer is converted.
-    """
+    """``model`` with its linear layers computed in FP8, with a ``recipe`` of torchao. The output
+    layer is not converted, and neither are layers whose sides do not suit the tensor cores.
+    ``arguments`` are the ``TrainingArguments``. Raises ValueError if no layer is converted."""
     import dataclasses
 
     from torchao.float8 import Float8LinearConfig, convert_to_float8_training

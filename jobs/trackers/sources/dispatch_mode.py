@@ -9,10 +9,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 class OperatorListener(TorchDispatchMode):
     """While entered, calls ``listener`` with each operator's name and arguments before it runs.
-
-    Compiled code stays compiled. PyTorch's profiler would stay registered with the GPU's driver:
-    on an H200 that takes 12 MiB and slows every later launch.
-    """
+    Compiled code stays compiled. PyTorch's profiler would stay registered with the GPU's driver: on
+    an H200 that takes 12 MiB and slows every later launch."""
 
     supports_higher_order_operators = True
 

@@ -41,10 +41,8 @@ class MicroBatches:
     def rates(
         self, first: int, seconds: float, *, positions: float = 1.0, tokens: float = 1.0
     ) -> dict[str, Any]:
-        """Throughput of the micro-batches from ``first`` on, in ``seconds``. May wait.
-
-        In this time there were so many times their ``positions`` and their real ``tokens``.
-        """
+        """Throughput of the micro-batches from ``first`` on, in ``seconds``. May wait. In this time
+        there were so many times their ``positions`` and their real ``tokens``."""
         samples = self._samples or self._samples_on_device.values()
         rates: dict[str, Any] = {"samples_per_second": sum(samples[first:]) / seconds}
         if counted := sum(self._tokens[first:]):

@@ -31,11 +31,9 @@ __all__ = ["IGNORED", "Collator", "Images", "RowLengths", "fitted", "load", "rag
 def load(
     spec: DataSpec, task: Task, config: PretrainedConfig, *, samples: int | None, seed: int
 ) -> tuple[Any, Collator | None]:
-    """The training set and its collator (None: the library's default).
-
-    ``samples`` is how many the measurement needs so that no epoch ends within it; None: the
-    dataset as it is. Raises ValueError, in one sentence, for a file that the task cannot train on.
-    """
+    """The training set and its collator (None: the library's default). ``samples`` is how many the
+    measurement needs so that no epoch ends within it; None: the dataset as it is. Raises
+    ValueError, in one sentence, for a file that the task cannot train on."""
     if task in SAMPLES:
         dataset, collator = service(SAMPLES[task])(spec, config, samples=samples, seed=seed)
         return dataset, collator

@@ -9,9 +9,7 @@ from jobs.spec import ModelSpec
 
 def numbered(dataset: Any, path: str) -> Any:
     """The dataset with numbers in place of sorted names in ``labels``; the feature keeps the names.
-
-    Numbers stay as they are. Raises ValueError for a row without a label.
-    """
+    Numbers stay as they are. Raises ValueError for a row without a label."""
     from datasets import ClassLabel, List
 
     labels = list(dataset.select_columns(["labels"])["labels"])
@@ -44,7 +42,6 @@ def _names(labels: Iterable[Any]) -> list[Any]:
 
 def fitted(model: ModelSpec, dataset: Any, *, config_labels: int) -> ModelSpec:
     """The model with as many classes as a user's dataset has; the same if it has enough.
-
     ``config_labels``: those of its configuration. Raises ValueError if ``model.config`` has fewer.
     """
     features = getattr(dataset, "features", None)

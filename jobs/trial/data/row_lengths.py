@@ -29,14 +29,11 @@ class RowLengths:
     @property
     def tokens(self) -> np.ndarray:
         """Tokens of the longest sequence of each row."""
-        longest: np.ndarray = np.max(self.sequences, axis=0)
-        return longest
+        return np.max(self.sequences, axis=0)
 
     def worst_micro_batches(self, micro_batch: int, count: int) -> list[list[int]]:
         """The rows of the ``count`` micro-batches that take the most memory, the worst one last.
-
-        The gradients of the micro-batches before it are in memory then.
-        """
+        The gradients of the micro-batches before it are in memory then."""
         order = self._longest_first()[: micro_batch * count]
         begins = range(0, len(order), micro_batch)
         return [order[begin : begin + micro_batch] for begin in reversed(begins)]
@@ -113,14 +110,11 @@ def random_lengths(
         mu = np.log(wanted.mean) - wanted.sigma**2 / 2
         drawn = rng.lognormal(mu, wanted.sigma, count)
     # Longer rows are cut, as those of a data file are.
-    lengths: np.ndarray = drawn.round().clip(shortest, spec.sequence_length).astype(np.int64)
-    return lengths
+    return drawn.round().clip(shortest, spec.sequence_length).astype(np.int64)
 
 
 def random_token_range(vocabulary: int) -> tuple[int, int]:
-    """The lowest token id of random rows, and the first one above the highest.
-
-    The Hugging Face guide takes 100 to 30000, which avoids BERT's special tokens.
-    """
+    """The lowest token id of random rows, and the first one above the highest. The Hugging Face
+    guide takes 100 to 30000, which avoids BERT's special tokens."""
     highest = min(30_000, vocabulary)
     return min(100, highest // 2), highest

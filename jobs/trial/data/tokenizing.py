@@ -91,8 +91,7 @@ class _Tokens:
 
     def of_texts(self, rows: Columns) -> Mapping[str, Any]:
         texts = self._checked(rows, "text")
-        tokens: Mapping[str, Any] = self._tokenizer(texts, rows.get("text_pair"), **self._limit)
-        return tokens
+        return self._tokenizer(texts, rows.get("text_pair"), **self._limit)
 
     def of_pairs_of_texts(self, text: str, target: str, rows: Columns) -> Mapping[str, Any]:
         """One column of texts for the encoder, and another as labels."""
@@ -178,10 +177,9 @@ class _Tokens:
                 )
             # Arrow gives each message the keys of all messages. Keys without a value are left out.
             plain.append({key: value for key, value in message.items() if value is not None})
-        text: str = self._tokenizer.apply_chat_template(
+        return self._tokenizer.apply_chat_template(
             plain, tools=tools or None, tokenize=False, add_generation_prompt=answers_next
         )
-        return text
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])

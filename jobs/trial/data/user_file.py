@@ -35,9 +35,7 @@ def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, 
 
 def rows_of_file(file: DatasetFile, task: Task) -> tuple[Any, Source]:
     """The file as a ``datasets.Dataset`` under our names, and the column of the task's inputs.
-
-    Raises ValueError, in one sentence, without rows or such a column.
-    """
+    Raises ValueError, in one sentence, without rows or such a column."""
     dataset = named_rows(file)
     source = source_of(task, dataset.column_names)
     if source is None:
@@ -134,11 +132,9 @@ def _of_texts(
 
 
 def trainable_rows(dataset: Any, task: Task, path: str, vocabulary: int | None) -> Any:
-    """A ``datasets.Dataset`` without the rows that have no token to learn, with a warning.
-
-    A batch of such rows alone has the loss 0/0, which ruins every weight. Raises ValueError if
-    no row is left, or if a token id is outside the ``vocabulary``, where that is known.
-    """
+    """A ``datasets.Dataset`` without the rows that have no token to learn, with a warning. A batch
+    of such rows alone has the loss 0/0, which ruins every weight. Raises ValueError if no row is
+    left, or if a token id is outside the ``vocabulary``, where that is known."""
     if "input_ids" not in dataset.column_names:
         return dataset
     plain = dataset.with_format(None)
@@ -162,8 +158,7 @@ def _learnable(dataset: Any, task: Task) -> np.ndarray:
     targets = _mask(dataset, "input_ids", begin)
     if "labels" in dataset.column_names and (labels := _mask(dataset, "labels", begin)).size:
         targets = labels
-    learnable: np.ndarray = _mask(dataset, "input_ids", begin=0) & targets
-    return learnable
+    return _mask(dataset, "input_ids", begin=0) & targets
 
 
 def _check_token_ids(dataset: Any, path: str, vocabulary: int | None) -> None:

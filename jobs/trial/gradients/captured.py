@@ -15,9 +15,7 @@ _MOST_STEPS = 20
 
 class CapturedStep(Listener):
     """A ``Listener`` that copies a step to the host, before clipping and the optimizer change it.
-
-    With a loss scale the step is repeated until nothing overflows.
-    """
+    With a loss scale the step is repeated until nothing overflows."""
 
     def __init__(self, parameters: Mapping[str, torch.Tensor], scaler: Any) -> None:
         self._parameters = parameters

@@ -34,7 +34,6 @@ def compare(
     trained: Trained, spec: TrialSpec, make_reference: Callable[[], torch.nn.Module]
 ) -> GradientCheck:
     """Train one more step and compare its gradients. Raises what training may raise.
-
     ``make_reference`` builds the model in fp32. NotComparableError if there is nothing to compare.
     """
     if reason := _obstacle(trained, spec):

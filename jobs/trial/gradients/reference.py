@@ -102,9 +102,7 @@ def gradients(
     model: torch.nn.Module, loss_of: LossOf, micro_batches: Sequence[Mapping[str, Any]]
 ) -> dict[str, torch.Tensor]:
     """The gradients of the mean loss of all micro-batches together; without those that are zero.
-
-    Each label counts once, in whatever micro-batch it is.
-    """
+    Each label counts once, in whatever micro-batch it is."""
     trained = {name: own for name, own in named_parameters(model).items() if own.requires_grad}
     shares: Sequence[Any] = [1 / len(micro_batches)] * len(micro_batches)
     if all("labels" in each for each in micro_batches):
@@ -123,10 +121,8 @@ def gradients(
 def halves(
     model: torch.nn.Module, micro_batches: Sequence[Mapping[str, Any]]
 ) -> list[Mapping[str, Any]]:
-    """The same rows in micro-batches of half the size, which take less memory.
-
-    NotComparableError if there are none: the loss must be a mean over the labels of rows.
-    """
+    """The same rows in micro-batches of half the size, which take less memory. NotComparableError
+    if there are none: the loss must be a mean over the labels of rows."""
     parts: list[Mapping[str, Any]] = []
     for batch in micro_batches:
         # Single numbers are not per row, such as the number of labels of the whole step.
@@ -154,10 +150,8 @@ def _mixes_rows(model: torch.nn.Module) -> bool:
 
 
 def predicted_share(micro_batches: Sequence[Mapping[str, Any]]) -> float:
-    """The share of the labels that are not the first of their row, which no token predicts.
-
-    The Trainer divides by all labels of models whose type of loss it does not know, such as GPT-2.
-    """
+    """The share of the labels that are not the first of their row, which no token predicts. The
+    Trainer divides by all labels of models whose type of loss it does not know, such as GPT-2."""
     labels = [each["labels"] for each in micro_batches if "labels" in each]
     if any(each.dim() != 2 for each in labels):
         return 1.0
@@ -167,9 +161,7 @@ def predicted_share(micro_batches: Sequence[Mapping[str, Any]]) -> float:
 
 def separate_rows(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """A micro-batch whose sequences have several rows each, with one padded row per sequence.
-
-    NotComparableError for inputs that cannot be cut into rows.
-    """
+    NotComparableError for inputs that cannot be cut into rows."""
     positions = inputs.get("position_ids")
     if positions is None or "input_ids" not in inputs:
         return dict(inputs)

@@ -35,18 +35,14 @@ def unit_roundoff(number_format: str) -> float:
 
 
 def amplitude(number_format: str, longest_sum: int) -> float:
-    """The relative error of one operation: its result's rounding, and that of its sums in fp32.
-
-    The errors of a sum of n terms add up like a random walk (Higham and Mary 2019): √n roundoffs.
-    """
+    """The relative error of one operation: its result's rounding, and that of its sums in fp32. The
+    errors of a sum of n terms add up like a random walk (Higham and Mary 2019): √n roundoffs."""
     return unit_roundoff(number_format) + math.sqrt(longest_sum) * unit_roundoff("float32")
 
 
 class RandomRounding(TorchDispatchMode):
-    """Within this context, what is computed from ``weights`` has random relative errors.
-
-    They are up to ``size``. Positions and masks stay exact: they decide what is computed.
-    """
+    """Within this context, what is computed from ``weights`` has random relative errors. They are
+    up to ``size``. Positions and masks stay exact: they decide what is computed."""
 
     def __init__(self, size: float, seed: int, weights: Iterable[torch.Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]

@@ -15,10 +15,9 @@ _OPERATORS = (";", "&&", "||", "|", "&")
 
 
 def commands(text: str) -> Iterator[tuple[list[str], Mapping[str, Any]]]:
-    """Each command of a script: its words before the first option, and its options.
-
-    ``--key value``, ``--key=value``, a switch (true) and a list of values are read; variables that
-    the script sets are replaced, and nothing is run."""
+    """Each command of a script: its words before the first option, and its options. ``--key
+    value``, ``--key=value``, a switch (true) and a list of values are read; variables that the
+    script sets are replaced, and nothing is run."""
     variables: dict[str, str] = {}
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
         line = _QUOTIENT.sub(_quotient, _replaced(line, variables))

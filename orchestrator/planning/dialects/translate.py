@@ -64,11 +64,9 @@ def translate(
     model_config: Mapping[str, Any] | None = None,
     folder: Path = Path(),
 ) -> Translation:
-    """Our configuration from the content of some files, and what became of each key.
-
-    ``model`` and ``model_config`` go before the files' own model. ``folder`` is that of the files,
-    in which a path of a local data set is looked up.
-    """
+    """Our configuration from the content of some files, and what became of each key. ``model`` and
+    ``model_config`` go before the files' own model. ``folder`` is that of the files, in which a
+    path of a local data set is looked up."""
     assumed = {fact: value for one, _ in files for fact, value in one.defaults.items()}
     read = [pair for dialect, content in files for pair in entries_of(dialect, content)]
     stated = {fact: value for _, reading in read for fact, value in reading.facts.items()}

@@ -15,10 +15,8 @@ from orchestrator.storage.user_files import refuse_used_file
 def translated(
     files: Sequence[Path], *, model: str | None = None, model_config: Path | None = None
 ) -> Translation:
-    """What our configuration makes of some files, which together describe one training.
-
-    Raises UnreadableFileError for a file in no known dialect.
-    """
+    """What our configuration makes of some files, which together describe one training. Raises
+    UnreadableFileError for a file in no known dialect."""
     config = None
     if model_config is not None:
         try:

@@ -32,8 +32,7 @@ class ConfigurationClass:
 
 def model_types() -> Mapping[str, str]:
     """Every model type -> the name of its class; empty if transformers is not installed."""
-    names: Mapping[str, str] = facts().get("model_types", {})
-    return names
+    return facts().get("model_types", {})
 
 
 @functools.cache

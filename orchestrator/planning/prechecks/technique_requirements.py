@@ -136,5 +136,4 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     _ALL_WEIGHTS: _trainable_weights,
 }
 """Beginning of a requirement, or a trait -> function that says why it is not met; empty if it is.
-The function gets the requirement and the trial.
-"""
+The function gets the requirement and the trial."""

@@ -112,9 +112,8 @@ ALONE = frozenset(
     {"optimizer", "offload", "adapter", "allocator", "base", "batching", "experts", "qat"}
     | {"trainable", "vision"}
 )
-"""Axes that are changed one at a time, and not together with those of ``NOT_WITH_ALONE``.
-
-The effect of such an axis hardly depends on the other axes. All combinations would make the space
+"""Axes that are changed one at a time, and not together with those of ``NOT_WITH_ALONE``. The
+effect of such an axis hardly depends on the other axes. All combinations would make the space
 larger without a better answer."""
 TOGETHER = frozenset({"adapter", "base"})
 """Axes of ``ALONE`` that are changed together, too: the frozen base is that of an adapter."""
@@ -139,10 +138,9 @@ WITH_ONE_OTHER: Mapping[str, frozenset[str]] = {
     # BERT-large, but each such trial took minutes.
     "compile": frozenset({"inductor", "inductor_reduce_overhead", "inductor_tuned"}),
 }
-"""Axis -> values that are tried alone and with one other change, but not with more.
-
-Another value of the axis is usually as good. So larger combinations, such as a compiled model with
-a memory budget, a chunked loss and a loop that does not wait, fit the limit."""
+"""Axis -> values that are tried alone and with one other change, but not with more. Another value
+of the axis is usually as good. So larger combinations, such as a compiled model with a memory
+budget, a chunked loss and a loop that does not wait, fit the limit."""
 
 FASTER: Mapping[tuple[str, str], tuple[str, ...]] = {
     ("precision", "fp32"): ("bf16", "fp16"),

@@ -154,7 +154,7 @@ def attention(gpu: Gpu, picks: Picks, allowed: Collection[str]) -> Callable[...,
             outputs = _aten._scaled_dot_product_attention_math(
                 *inputs, mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
             )
-        return outputs[0]  # type: ignore[no-any-return]
+        return outputs[0]
 
     return scaled_dot_product_attention
 

@@ -194,7 +194,7 @@ class FakeStep:
         return {}
 
     def _loss(self, inputs: dict[str, Any]) -> torch.Tensor:
-        return self._outputs(inputs).loss  # type: ignore[no-any-return]
+        return self._outputs(inputs).loss
 
     def _outputs(self, inputs: dict[str, torch.Tensor]) -> Any:
         return self._forward(**inputs)
@@ -242,7 +242,7 @@ class FakeStep:
             # On a GPU torch.optim chooses its multi-tensor kernels itself.
             if "foreach" in group and group["foreach"] is None and not group.get("fused"):
                 group["foreach"] = True
-        return optimizer  # type: ignore[no-any-return]
+        return optimizer
 
     def _update(self, spec: TrialSpec, arguments: Any, optimizer: torch.optim.Optimizer) -> None:
         if _runs_trainer(spec) and arguments.max_grad_norm:

@@ -28,11 +28,9 @@ def build_table(
     metadata: Mapping[str, str],
     axis_of_column: Mapping[str, str] | None = None,
 ) -> pa.Table:
-    """Rows as a table with these columns; a value that a row lacks is null.
-
-    ``axis_of_column`` maps a column to the axis that it holds. Raises pyarrow.ArrowInvalid if a
-    value is not of its declared type.
-    """
+    """Rows as a table with these columns; a value that a row lacks is null. ``axis_of_column`` maps
+    a column to the axis that it holds. Raises pyarrow.ArrowInvalid if a value is not of its
+    declared type."""
     axes = axis_of_column or {}
     fields = [_field_of(column, axes.get(column.name)) for column in columns]
     arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in fields]

@@ -20,9 +20,7 @@ from orchestrator.storage.tables.trial_table import TrialTable
 
 def arrow_table(trials: TrialTable) -> pa.Table:
     """The trials as an Arrow table. Fields carry ``unit``, ``doc`` and, for an axis, ``axis``.
-
-    Raises pyarrow.ArrowInvalid if a value is not of its declared type.
-    """
+    Raises pyarrow.ArrowInvalid if a value is not of its declared type."""
     metadata = {
         "run": json.dumps(dataclasses.asdict(trials.run), sort_keys=True),
         "config": json.dumps(dict(trials.run.config), sort_keys=True),

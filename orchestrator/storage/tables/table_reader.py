@@ -127,8 +127,7 @@ def read_steps(run_folder: Path, columns: Sequence[str]) -> list[dict[str, Any]]
         table = _read(run_folder / STEPS, columns=list(columns))
     except FileNotFoundError:
         return []
-    rows: list[dict[str, Any]] = table.to_pylist()
-    return rows
+    return table.to_pylist()
 
 
 def losses_in_steps_file(run_folder: Path) -> dict[str, list[float]]:

@@ -44,4 +44,4 @@ def _globals_used(table: symtable.SymbolTable) -> set[str]:
 
 def test_data_module_in_the_wrong_order_is_refused():
     with pytest.raises(NotExportableError, match="of another module"):
-        data_module(("spec/model_and_data.py", "trial/data/user_file.py"))
+        data_module("spec/model_and_data.py trial/data/user_file.py")

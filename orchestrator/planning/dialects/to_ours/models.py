@@ -36,10 +36,9 @@ class Shape:
 
 
 def shape_of(model_id: str, *, with_images: bool | None = False) -> Shape | None:
-    """The shape of a model by its id on the Hub; None if nothing near it is known.
-
-    ``with_images`` says that the model is trained on images with texts; None: on texts, even if it
-    is one for images."""
+    """The shape of a model by its id on the Hub; None if nothing near it is known. ``with_images``
+    says that the model is trained on images with texts; None: on texts, even if it is one for
+    images."""
     on_this_machine = checkpoint_config(model_id)
     if on_this_machine and "model_type" in on_this_machine:
         return shape_from(on_this_machine, "its config.json here")
@@ -153,5 +152,4 @@ def _rows() -> Mapping[str, list[Any]]:
 
 @functools.cache
 def _table() -> Mapping[str, Any]:
-    table: Mapping[str, Any] = yaml.safe_load(_FILE.read_text(encoding="utf-8"))
-    return table
+    return yaml.safe_load(_FILE.read_text(encoding="utf-8"))

@@ -68,8 +68,7 @@ def dialect(name: str) -> Dialect:
 @functools.cache
 def _table(name: str) -> Mapping[str, Any]:
     text = Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8")
-    table: Mapping[str, Any] = yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
-    return table
+    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
 
 
 def _rows(table: Mapping[str, Any]) -> dict[str, Rule]:

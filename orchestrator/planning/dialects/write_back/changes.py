@@ -38,10 +38,8 @@ class ChangedFile:
 
 def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
     """The user's file as it is for the configuration with these choices; only changed keys differ.
-
     The changed keys are read again, so that what they do not say is known. Raises
-    UnreadableFileError if the file is in no known dialect.
-    """
+    UnreadableFileError if the file is in no known dialect."""
     dialect, content = read_file(path)
     before = translate([(dialect, content)], folder=path.parent).facts
     wanted = _wanted(_choices(before), choices)

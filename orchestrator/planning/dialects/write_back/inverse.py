@@ -15,11 +15,9 @@ from orchestrator.planning.dialects.trainers.rule import Rule
 def changed_facts(
     rules: Mapping[str, Rule], before: Facts, wanted: Mapping[str, Choice]
 ) -> dict[str, Any]:
-    """The facts to change so that the axes have the ``wanted`` values.
-
-    They are the fewest that the rules of a dialect can state, and leave all other axes as they are
-    where that is possible. An axis that no such facts decide is left out.
-    """
+    """The facts to change so that the axes have the ``wanted`` values. They are the fewest that the
+    rules of a dialect can state, and leave all other axes as they are where that is possible. An
+    axis that no such facts decide is left out."""
     changed: dict[str, Any] = {}
     for axis, value in wanted.items():
         now = {**before, **changed}
