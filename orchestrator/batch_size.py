@@ -118,7 +118,8 @@ class _BatchSizeVerb:
 
     def run(self, start: Start) -> int:
         """Tune the batch of every technique set, and print the answers."""
-        from orchestrator.running.batch_size_run import BatchSizeGoal, tune_batch_sizes
+        from orchestrator.running.batch_size_run import tune_batch_sizes
+        from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal
 
         options = self.options
         stream = sys.stderr if options.as_json else sys.stdout

@@ -108,7 +108,8 @@ def batch_size(
     and ValueError for a wrong choice.
     """
     from orchestrator.planning.technique_sets import read_choice, technique_sets
-    from orchestrator.running.batch_size_run import BatchSizeGoal, tune_batch_sizes
+    from orchestrator.running.batch_size_run import tune_batch_sizes
+    from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal
 
     goal = BatchSizeGoal(
         effective_batch=effective_batch,

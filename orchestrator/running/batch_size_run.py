@@ -17,30 +17,11 @@ from orchestrator.running.early_start import Start
 from orchestrator.running.gpu_screening import screened_cluster
 from orchestrator.running.measurement import RunRequest, measure, run_description, slots_in_words
 from orchestrator.running.nodes import Cluster
-from orchestrator.search.batch_size.batch_size_search import BatchSizeSearch
+from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal, BatchSizeSearch
 from orchestrator.search.several import RoundRobin
 from orchestrator.storage.run_folder import RunFolder
 
 VERB = "batch_size"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchSizeGoal:
-    """What to find for each technique set."""
-
-    effective_batch: int | None = None
-    """Samples per optimizer step, to be reached by accumulation."""
-    memory_margin: float = 0.05
-    """GPU memory to keep free: a share below 1, or bytes."""
-    tolerance: float = 0.02
-    """Relative difference of two speeds that still counts as equal."""
-    max_micro_batch: int | None = None
-    """The largest micro-batch to try. None: 512, or 64 without a GPU."""
-    exact: bool = False
-    """Find the exact largest size. Otherwise sizes of 64 and more are found approximately."""
-
-    def largest_size(self, *, has_gpu: bool) -> int:
-        return self.max_micro_batch or (512 if has_gpu else 64)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,7 +55,7 @@ def tune_batch_sizes(
             start.folder.describe(run_description(config, VERB) | screening.to_json())
         for part in parts:
             with _folder_of(part, start.folder, is_only=len(parts) == 1) as folder:
-                searches = [_search(one, config, goal, has_gpu=part.gpus > 0) for one in sets]
+                searches = [_search(one, config, goal, part) for one in sets]
                 # The GPU models share one time budget. Each may use what earlier models left over.
                 spent_seconds = time.monotonic() - started_at
                 work = _measurement(config, sets, searches, part, spent_seconds)
@@ -128,15 +109,8 @@ def _measurement(
 
 
 def _search(
-    technique_set: TechniqueSet, config: SweepConfig, goal: BatchSizeGoal, *, has_gpu: bool
+    one: TechniqueSet, config: SweepConfig, goal: BatchSizeGoal, part: Cluster
 ) -> BatchSizeSearch:
-    return BatchSizeSearch(
-        partial(technique_set.trial, config, has_gpu=has_gpu, relative_error=goal.tolerance),
-        techniques=technique_set.label,
-        limited=has_gpu,
-        effective_batch=goal.effective_batch,
-        margin=goal.memory_margin,
-        tolerance=goal.tolerance,
-        max_micro_batch=goal.largest_size(has_gpu=has_gpu),
-        exact=goal.exact,
-    )
+    has_gpu = part.gpus > 0
+    make = partial(one.trial, config, has_gpu=has_gpu, relative_error=goal.tolerance)
+    return BatchSizeSearch(make, goal, techniques=one.label, limited=has_gpu)

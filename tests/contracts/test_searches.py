@@ -18,7 +18,7 @@ from jobs.spec import DataSpec, ModelSpec, TrialSpec
 from orchestrator.planning.search_options import SEARCH_KINDS
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.search.base import Search
-from orchestrator.search.batch_size.batch_size_search import BatchSizeSearch
+from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal, BatchSizeSearch
 from orchestrator.search.grid import Grid
 from orchestrator.search.registry import build_search
 from orchestrator.search.several import PerGpuModel, RoundRobin
@@ -69,7 +69,7 @@ every_search = pytest.mark.parametrize("make", list(SEARCHES.values()), ids=list
 
 
 def batch_size() -> Search:
-    return BatchSizeSearch(make_trial, effective_batch=96)
+    return BatchSizeSearch(make_trial, BatchSizeGoal(effective_batch=96))
 
 
 def two_batch_sizes() -> Search:

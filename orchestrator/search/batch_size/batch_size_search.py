@@ -7,7 +7,7 @@ has ended. All answers are measured batches.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from jobs.infrastructure import RULES as INFRASTRUCTURE_RULES
 from jobs.record import Outcome, TrialRecord
@@ -34,34 +34,42 @@ _MIN_STEPS = 2
 """Fewest counted steps: memory peaks in the second step, when the optimizer has its states."""
 
 
-class BatchSizeSearch(Search):
-    """Tunes the batch of one technique set on one GPU model.
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchSizeGoal:
+    """What to find for each technique set."""
 
-    Trials run one at a time, and no batch runs twice. ``margin`` is the memory to keep free: a
-    share of the device's memory if it is below 1, else bytes. ``limited`` says whether a device's
-    memory limits the size. If not, every size counts as fitting until it fails.
-    """
+    effective_batch: int | None = None
+    """Samples per optimizer step, to be reached by accumulation."""
+    memory_margin: float = 0.05
+    """GPU memory to keep free: a share below 1, or bytes."""
+    tolerance: float = 0.02
+    """Relative difference of two speeds that still counts as equal."""
+    max_micro_batch: int | None = None
+    """The largest micro-batch to try. None: 512, or 64 without a GPU."""
+    exact: bool = False
+    """Find the exact largest size. Otherwise sizes of 64 and more are found approximately."""
+
+    def largest_size(self, *, has_gpu: bool) -> int:
+        return self.max_micro_batch or (512 if has_gpu else 64)
+
+
+class BatchSizeSearch(Search):
+    """Tunes the batch of one technique set on one GPU model. Trials run one at a time, and no batch
+    runs twice. Unless a device's memory limits the size, every size fits until it fails."""
 
     def __init__(
         self,
         make: MakeTrial,
+        goal: BatchSizeGoal | None = None,
         *,
         techniques: str = "",
         limited: bool = True,
-        effective_batch: int | None = None,
-        margin: float = 0.05,
-        tolerance: float = 0.02,
-        max_micro_batch: int = 512,
-        exact: bool = False,
     ) -> None:
         self._make = make
+        self._goal = goal = goal or BatchSizeGoal()
         self._techniques = techniques
-        self._effective_batch = effective_batch
-        self._margin = margin
-        self._tolerance = tolerance
-        self._largest = LargestSize(
-            max_micro_batch=max_micro_batch, is_limited=limited, exact=exact
-        )
+        largest = goal.largest_size(has_gpu=limited)
+        self._largest = LargestSize(max_micro_batch=largest, is_limited=limited, exact=goal.exact)
         self._sizes = MeasuredSizes()
         self._records: dict[Batch, TrialRecord] = {}
         self._ruled_out: dict[Batch, TrialRecord] = {}
@@ -90,7 +98,7 @@ class BatchSizeSearch(Search):
             self._machine_failure = f"{record.rule}: {record.reason}; --resume repeats the trial"
             return
         self._records[batch] = record
-        self._sizes[batch] = measurement_of(record, self._margin)
+        self._sizes[batch] = measurement_of(record, self._goal.memory_margin)
 
     @property
     def exhausted(self) -> bool:
@@ -117,14 +125,14 @@ class BatchSizeSearch(Search):
         # The margin is known once a record gives the memory of the device.
         environments = [record.environment for record in self._records.values()]
         device_bytes = next(filter(None, environments), {}).get("gpu_memory_bytes")
-        margin = margin_bytes(device_bytes, self._margin) if device_bytes else None
+        margin = margin_bytes(device_bytes, self._goal.memory_margin) if device_bytes else None
         measured = BatchSizeResult(
             techniques=self._techniques,
             device_bytes=device_bytes,
             margin_bytes=margin,
-            tolerance=self._tolerance,
+            tolerance=self._goal.tolerance,
             sizes=tuple(self._sizes[batch] for batch in sorted(self._sizes)),
-            effective_batch=self._effective_batch,
+            effective_batch=self._goal.effective_batch,
             max_micro_batch=self._largest.max_micro_batch,
             next_bytes=self._bytes_of_next(),
             granularity=self._largest.granularity(self._sizes.largest),
@@ -143,7 +151,7 @@ class BatchSizeSearch(Search):
             if isinstance(made, TrialSpec):
                 return _with_steps(made, self._steps(batch))
             self._ruled_out[batch] = made
-            self._sizes[batch] = measurement_of(made, self._margin)
+            self._sizes[batch] = measurement_of(made, self._goal.memory_margin)
         return None
 
     def _next_batch(self) -> Batch | None:
@@ -151,13 +159,14 @@ class BatchSizeSearch(Search):
 
     def _wanted(self) -> Iterator[Batch]:
         """The batches that the rules ask for, some of which may be measured already."""
-        yield from map(Batch, self._largest.wanted(self._sizes))
-        if self._effective_batch is not None:
-            yield from promising_split(self._sizes, self._effective_batch, self._tolerance)
+        sizes, tolerance = self._sizes, self._goal.tolerance
+        yield from map(Batch, self._largest.wanted(sizes))
+        if self._goal.effective_batch is not None:
+            yield from promising_split(sizes, self._goal.effective_batch, tolerance)
         # The rules about speed come last, because they can use what the effective batch measured
         # without accumulation.
-        yield from map(Batch, near_fastest(self._sizes, self._tolerance))
-        yield from map(Batch, near_saturation(self._sizes, self._tolerance))
+        yield from map(Batch, near_fastest(sizes, tolerance))
+        yield from map(Batch, near_saturation(sizes, tolerance))
 
     def _steps(self, batch: Batch) -> int | None:
         """Steps that are predicted to take ``_COUNTED_SECONDS``; None if no speed is known."""

@@ -3,9 +3,10 @@
 from pathlib import Path
 
 from orchestrator.planning.technique_sets import technique_sets
-from orchestrator.running.batch_size_run import BatchSizeGoal, HardwareAnswers, tune_batch_sizes
+from orchestrator.running.batch_size_run import HardwareAnswers, tune_batch_sizes
 from orchestrator.running.early_start import Start
 from orchestrator.running.options import RunOptions
+from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal
 from orchestrator.storage.run_folder import RunFolder
 from tests.support.config_files import config_of
 from tests.support.devices import Device

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from jobs import infrastructure
 from orchestrator.analysis.batch_size import BatchSizeResult
-from orchestrator.search.batch_size.batch_size_search import BatchSizeSearch
+from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal, BatchSizeSearch
 from orchestrator.units import GIB
 from tests.benchmarks.grids import recorded
 from tests.support.devices import Cpu, Device, Table, make_trial, run_to_the_end
@@ -19,9 +19,11 @@ from tests.support.golden import assert_golden
 Batches = list[tuple[int, int]]
 
 
-def tune(device: Device, **options: Any) -> tuple[Batches, BatchSizeResult]:
+def tune(device: Device, limited: bool = True, **options: Any) -> tuple[Batches, BatchSizeResult]:
     """What was asked for, in order, and the answer."""
-    search = BatchSizeSearch(make_trial, techniques="SIMULATED", **options)
+    search = BatchSizeSearch(
+        make_trial, BatchSizeGoal(**options), techniques="SIMULATED", limited=limited
+    )
     return run_to_the_end(search, device), search.answer
 
 
@@ -81,7 +83,7 @@ CHECKPOINT = {
 }
 CASES: dict[str, tuple[Device, dict[str, Any]]] = {
     "an allocator's rounding": (Device(rounding_mib=700), {}),
-    "to the last byte, exactly": (Device(rounding_mib=600), {"margin": 0.0, "exact": True}),
+    "to the last byte, exactly": (Device(rounding_mib=600), {"memory_margin": 0.0, "exact": True}),
     "an optimizer's floor hides the slope at small sizes": (Device(**CHECKPOINT), {}),
     "a small GPU": (Device(**FP32, device_mib=16384), {}),
     "a smaller one": (Device(**FP32, device_mib=8192), {}),
@@ -154,7 +156,7 @@ def test_search_reaches_the_effective_batch_exactly(device, effective, expected)
     exact=st.booleans(),
 )
 def test_answers_on_any_device_are_measured_and_true(device, margin, effective, exact):
-    asked, answer = tune(device, margin=margin, effective_batch=effective, exact=exact)
+    asked, answer = tune(device, memory_margin=margin, effective_batch=effective, exact=exact)
     assert len(asked) == len(set(asked)) <= 40
     ran = {record.trial_id: record for record in device.ran}
     assert {size.trial_id for size in answer.sizes} == set(ran)

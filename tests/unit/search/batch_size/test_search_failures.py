@@ -4,7 +4,7 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord, unsupported
 from jobs.spec import TrialSpec
-from orchestrator.search.batch_size.batch_size_search import BatchSizeSearch
+from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal, BatchSizeSearch
 from tests.support.devices import Cpu, Device, make_trial, run_to_the_end
 
 
@@ -20,7 +20,7 @@ def test_forbidden_accumulation_is_skipped_and_not_tried():
             return spec
         return unsupported(spec, "lomo", "gradients cannot accumulate")
 
-    search = BatchSizeSearch(make, effective_batch=512)
+    search = BatchSizeSearch(make, BatchSizeGoal(effective_batch=512))
     asked = run_to_the_end(search, Device())
     assert {accumulation for _, accumulation in asked} == {1}
     assert search.answer.accumulated is None
@@ -50,7 +50,7 @@ def test_search_of_a_set_that_never_runs_ends_soon(outcome, trials, unfinished):
 
 @pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.OK, Outcome.TIMED_OUT}))
 def test_size_that_fails_for_any_reason_bounds_the_largest(outcome):
-    search, device = BatchSizeSearch(make_trial, exact=True), Device()
+    search, device = BatchSizeSearch(make_trial, BatchSizeGoal(exact=True)), Device()
     while (trial := search.ask()) is not None:
         fits = trial.micro_batch <= 100
         search.tell(device.run(trial) if fits else failed(trial, outcome))
@@ -71,7 +71,7 @@ def test_size_that_timed_out_is_not_approached():
 
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.UNSUPPORTED, Outcome.TIMED_OUT])
 def test_accumulation_that_fails_is_tried_once(outcome):
-    search, device = BatchSizeSearch(make_trial, effective_batch=512), Device()
+    search, device = BatchSizeSearch(make_trial, BatchSizeGoal(effective_batch=512)), Device()
     tried = 0
     while (trial := search.ask()) is not None:
         tried += trial.accumulation > 1
