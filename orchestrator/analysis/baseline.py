@@ -13,8 +13,8 @@ ChoicesAndRecipe = tuple[Mapping[str, Choice], TrainingRecipe]
 def baseline_choices(
     configurations: Sequence[Configuration], asked: Mapping[str, Choice]
 ) -> dict[str, Choice]:
-    """Axis -> what its other values are compared with: as asked, else the default, else the first.
-    It was measured. An ``effective_batch`` in ``asked`` means an accumulation."""
+    """Axis -> the measured value that others are compared with: as asked, else the default, else
+    the first."""
     wanted = _wanted(asked)
     chosen: dict[str, Choice] = {}
     for axis in configurations[0].choices if configurations else ():

@@ -15,9 +15,9 @@ _NEEDED = ("first_step_seconds", "step_seconds_median")
 
 
 def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, float]:
-    """Compiled trial -> steps until compiling has paid for itself; infinite if they save no time. A
-    trial is listed only if an eager trial has the same other choices, and if it took no code from
-    the node's compile cache, which hides what compiling costs."""
+    """Compiled trial -> steps until compiling has paid for itself; infinite if they save no time.
+    Listed if an eager trial has the same other choices, and no code came from the node's compile
+    cache."""
     compile_column = axes.get("compile")
     if compile_column is None:
         return {}

@@ -116,8 +116,8 @@ class Configuration:
 
     @property
     def trains_wrongly(self) -> bool:
-        """Whether its losses or its gradients contradict their reference. It is then never picked
-        or exported."""
+        """Whether its losses or gradients contradict their reference, so that it is never
+        picked."""
         return has_any(self.flags, MISMATCH)
 
     @property

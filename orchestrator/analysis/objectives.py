@@ -13,8 +13,7 @@ from orchestrator.units import HOUR_SECONDS
 CACHE_HITS = ("compile_cache_hits", "inductor_cache_hits")
 """Columns that count what came from the node's compile cache, which hides what compiling costs."""
 Figure = Callable[[Configuration, float | None], float | None]
-"""Computes a figure of a configuration. The second argument is dollars per GPU hour. Returns None
-if the figure was not measured."""
+"""A configuration's figure, at dollars per GPU hour; None if it was not measured."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,8 +29,8 @@ class Objective:
     needs_price: bool = False
     """Whether the figure follows from the price of a GPU."""
     error95: Callable[[Configuration], float | None] = attrgetter("error95")
-    """Half the relative 95 % interval of another trial's figure, by default that of the speed; None
-    if it is not known."""
+    """Half the relative 95 % interval of another trial's figure, if known: by default the
+    speed's."""
 
     def check_price(self, price_per_hour: float | None) -> None:
         """Raise ValueError if the price is missing where it is needed, or is not above zero."""
@@ -55,8 +54,7 @@ def _host_memory(configuration: Configuration, _: float | None) -> float | None:
 
 
 def joules_per_sample(configuration: Configuration, _: float | None = None) -> float | None:
-    """GPU energy per sample in joules; None if no energy was measured. Older tables lack the
-    column. For them it is computed from the energy of the counted steps."""
+    """GPU energy per sample in joules; in older tables, from the energy of the counted steps."""
     return row_joules_per_sample(configuration.row)
 
 

@@ -46,7 +46,7 @@ def speed(configuration: Configuration) -> float:
 def fronts_by(
     configurations: Iterable[Configuration], key: Callable[[Configuration], K]
 ) -> dict[K, tuple[Configuration, ...]]:
-    """Key -> the front of memory and speed of the configurations with this key, by rising memory.
-    Keys come in the order in which they first appear."""
+    """Key -> the front of memory and speed of the configurations with this key, by rising
+    memory."""
     groups = grouped(configurations, key)
     return {own: pareto_front(members, (little_memory, speed)) for own, members in groups.items()}

@@ -37,9 +37,8 @@ class TechniqueEffect:
 def useful_micro_batch(
     configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
 ) -> int | None:
-    """The smallest micro-batch at which the baseline is nearly as fast as at its best micro-batch.
-    None if the baseline's techniques were not measured. With smaller micro-batches a GPU mostly
-    waits, so a faster technique would not show."""
+    """The smallest micro-batch at which the baseline is nearly as fast as at its best, if measured:
+    with smaller ones a GPU mostly waits, so a faster technique would not show."""
     speeds: dict[int, float] = {}
     for configuration in configurations:
         if all(axis == "micro_batch" for axis in _moved_axes(configuration, baseline)):
@@ -55,9 +54,8 @@ def technique_effects(
     baseline: Mapping[str, Choice],
     micro_batch: int | None = None,
 ) -> tuple[TechniqueEffect, ...]:
-    """For each axis and value, the median ratios over the pairs that differ on that axis alone.
-    With a ``micro_batch``, techniques are compared at this one, or the next smaller that a pair
-    has; the axes ``micro_batch`` and ``accumulation`` always over all pairs."""
+    """For each axis and value, the median ratios over the pairs that differ on that axis alone, at
+    ``micro_batch`` or the next smaller that a pair has; on the batch's own axes over all pairs."""
     effects: list[TechniqueEffect] = []
     for axis, default in baseline.items():
         pairs = _pairs_by_value(configurations, axis, default)
@@ -120,9 +118,8 @@ def _other_choices(configuration: Configuration, axis: str) -> tuple[object, ...
 def cumulative_steps(
     configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
 ) -> list[Step]:
-    """Adds one technique after another to the baseline, as the tables of guides do. Each step adds
-    the one with the least memory at equal effective batch; those that change the training come
-    last. Empty if the baseline was not measured, or nothing was added to it."""
+    """Adds one technique after another to the baseline: each time the one with the least memory at
+    equal effective batch; those that change the training come last. Empty if nothing was added."""
     start = next((each for each in configurations if not _moved_axes(each, baseline)), None)
     if start is None:
         return []

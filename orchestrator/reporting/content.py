@@ -144,8 +144,7 @@ class Section:
 
     name: str
     make: Callable[..., Content | None]
-    """Of the data set, and with ``of_environments`` of an environment's results. None: there is
-    nothing to say."""
+    """Of the data set, and of an environment's results, too; None: there is nothing to say."""
     of_environments: bool = False
     """Whether it is about each environment that the run was measured in, or the whole run."""
     terminal_rows: int = 0

@@ -66,8 +66,7 @@ def _sentences(sentences: Iterable[str]) -> list[str]:
 def grid(
     headings: Sequence[str], rows: Iterable[Sequence[str]], flush_right: Sequence[bool] = ()
 ) -> list[str]:
-    """The lines of a table. ``flush_right`` holds, for each column, whether it is right-aligned. If
-    ``flush_right`` is empty, all columns are aligned to the left."""
+    """The lines of a table; by default all columns are aligned to the left."""
     rule = ["---:" if is_right else "---" for is_right in flush_right] or ["---"] * len(headings)
     return [line(map(text, headings)), line(rule), *(line(map(text, row)) for row in rows)]
 

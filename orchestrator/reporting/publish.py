@@ -28,11 +28,11 @@ if TYPE_CHECKING:
 
 
 def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:
-    """Write tables and pages, each under a temporary name first; the report names the files.
+    """Write tables and pages, each under a temporary name first; the report names the files, and
+    what could not be made.
 
-    What cannot be made is named in ``Report.unwritten``. Raises FileNotFoundError if the folder
-    holds neither records nor a table, UnreadableRunError on a damaged file; with ``keeps_rows``,
-    FewerRowsError if the present table has rows that have no record.
+    Raises FileNotFoundError if there are neither records nor a table, UnreadableRunError on a
+    damaged file; with ``keeps_rows``, FewerRowsError if a row of today's table has no record.
     """
     contents = read_run_folder(run_folder)
     if contents.records and keeps_rows:

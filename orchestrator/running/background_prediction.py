@@ -19,8 +19,7 @@ from orchestrator.prediction.prediction import Prediction
 from orchestrator.running.observers import Observer
 
 _DEFAULT_GPU = "h200"
-"""The GPU whose constants stand for those of a GPU model without a file. The search corrects the
-predictions with its first measurements."""
+"""The GPU whose constants stand for those of an unknown model, until the search corrects them."""
 
 Choose = Callable[[], Sequence[TrialSpec]]
 Predict = Callable[[Sequence[TrialSpec], Gpu], list[Prediction]]
@@ -38,9 +37,8 @@ class BackgroundPredictor(ExitStack, Observer):
         """Whether a trial's transformers was compared with the one that is traced."""
 
     def of(self, choose: Choose, gpu_model: str) -> Mapping[str, float]:
-        """Trial id -> bytes of device memory, of the trials that ``choose`` returns later. Filled
-        with every prediction; a trial that cannot be predicted gets no entry. ``gpu_model`` is the
-        name that NVML gives."""
+        """Trial id -> bytes of device memory, of the trials that ``choose`` returns later: filled
+        with every prediction. ``gpu_model`` is the name that NVML gives."""
         predicted: dict[str, float] = {}
         self._requests.append((choose, load_gpu(constants_of(gpu_model)), predicted))
         return predicted
@@ -123,9 +121,8 @@ _PATIENCE_SECONDS = 60.0
 
 
 class EpochForecasts(ExitStack, Observer):
-    """Forecasts an epoch's growth while the trial runs: both take seconds, on other processors. The
-    allocator keeps segments of one length that do not serve the next, so memory grows with the
-    lengths that are met. A trial meets a few of them, and the replay of an epoch meets all."""
+    """Forecasts an epoch's growth while the trial runs, because the allocator's segments of one
+    length do not serve the next: a trial meets a few lengths, and an epoch all."""
 
     def __init__(self, gpu_model: str) -> None:
         """``gpu_model``: the name that NVML gives; empty without a GPU, where nothing grows."""

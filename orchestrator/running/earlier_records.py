@@ -14,8 +14,7 @@ from orchestrator.storage.run_folder import RunFolder
 from orchestrator.units import count
 
 _KEPT_BY_A_SECOND_RUN = (Outcome.OK, Outcome.OUT_OF_MEMORY, Outcome.UNSUPPORTED)
-"""Outcomes that do not change when the same command runs again. ``--resume`` keeps every one but
-SKIPPED."""
+"""Outcomes that stay when the same command runs again; with ``--resume`` all but SKIPPED do."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,9 +97,8 @@ def sort_earlier(
 ) -> EarlierRecords:
     """Decide on every record of the folder. Those of another plan move into ``superseded/``.
 
-    ``hardware`` maps the ``gpu_model`` of a trial to the model's name. Trials name a GPU model only
-    if the sweep covers several; with one the key is "". So trial ids change when the cluster gets a
-    second model, or loses it, and earlier records are renamed.
+    Trials name a GPU model, as ``hardware`` maps it to its name, only if the sweep covers several.
+    So trial ids change when the cluster gets a second model, or loses it, and records are renamed.
     """
     sorting = _Sorting(folder, hardware or {}, is_wanted)
     if fresh:

@@ -66,12 +66,9 @@ def model_facts(config: SweepConfig, say: Say, planned: Plan | None = None) -> M
 def early_start(
     config: SweepConfig, options: VerbOptions, suffix: str, say: Say
 ) -> Iterator[Start]:
-    """The locked run folder, while other processes begin what takes seconds: the slots' parents
-    import torch, and one builds the model once, because every trial would fail if that fails.
-    ``suffix`` ends the name of the configuration's folder, unless the options name another.
-
-    Raises ConfigError if it does, and what ``locked_run_folder`` raises.
-    """
+    """The locked run folder, while the slots' parents import torch, and another process builds the
+    model once, because every trial would fail if that fails. ``suffix`` ends the folder's default
+    name. Raises ConfigError if it does, and what ``locked_run_folder`` raises."""
     from orchestrator.running.run_lock import locked_run_folder
 
     beside = config.output.with_name(f"{config.output.name}{suffix}") if suffix else config.output

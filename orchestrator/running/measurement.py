@@ -81,9 +81,8 @@ def _time_budget_seconds(work: RunRequest, start: Start, cluster: Cluster) -> fl
 
 
 def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFolder) -> Session:
-    """Run the search on the cluster until every trial has its record. Returns the closed session.
-    Raises NoSuchGpuError if the run has rows of GPUs and no GPU is found, LoggerError if a logger
-    cannot start, and RunFolderError or ClusterError."""
+    """Run the search on the cluster until every trial has its record; the closed session. Raises
+    NoSuchGpuError for rows of GPUs without a GPU, LoggerError, RunFolderError or ClusterError."""
     options, cluster = start.options, screening.cluster
     refuse_without_gpu(folder, cluster, fresh=options.fresh)
     hardware = cluster.hardware_by_model()

@@ -165,9 +165,9 @@ class Cluster:
         return replace(self, nodes=chosen, pinned=is_pinned, gpus_per_trial=count)
 
     def needs(self, asked: Needs) -> Needs:
-        """What every trial reserves: its GPUs, and the cores and memory in ``asked``. A zero in
-        ``asked`` stands for the GPUs' share of their node. The smallest share of all nodes is
-        taken, so that a trial fits everywhere."""
+        """What every trial reserves: its GPUs, and the cores and memory in ``asked``, where a zero
+        stands for the GPUs' share of the node with the smallest, so that a trial fits
+        everywhere."""
         shares = [(node, max(node.gpus // self.gpus_per_trial, 1)) for node in self.trial_nodes]
         return replace(
             asked,

@@ -18,9 +18,8 @@ class NothingToResumeError(RuntimeError):
 def locked_run_folder(
     target: Location, *, resume: bool, force: bool = False
 ) -> Iterator[RunFolder]:
-    """The run folder of ``target``, locked against other writers until the end. Raises
-    NothingToResumeError, RunFolderError, or FileExistsError if the folder has files that are not a
-    run's, unless ``force``."""
+    """The run folder of ``target``, locked against other writers. Raises NothingToResumeError,
+    RunFolderError, or FileExistsError if it has files of something else, unless ``force``."""
     folder = RunFolder(folder_of(target))
 
     def require_run() -> None:

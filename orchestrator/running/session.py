@@ -63,8 +63,8 @@ class Session:
         *,
         resume: bool,
     ) -> int:
-        """Tell the search of records that need not be repeated. Returns how many it had planned. A
-        search that creates its trials while it runs gets a record when it asks for the trial."""
+        """Tell the search of records that need not be repeated, now or when it asks for their
+        trial. Returns how many it had planned."""
         for trial_id, record in earlier.items():
             if record.outcome.is_final:
                 can_stay = is_reusable(record, environments, resume=resume)

@@ -106,9 +106,8 @@ class SweepEnd:
 def run_sweep(
     start: Start, make_plan: MakePlan = planned_as_written, *, verb: str = "sweep"
 ) -> SweepEnd:
-    """Measure the plan on every GPU model that the cluster has. The plan and its searches are made
-    for this machine while Ray starts, and again for a cluster that is unlike it. Raises what
-    ``measure``, ``screened_cluster`` and ``start.check_model`` raise."""
+    """Measure the plan on every GPU model of the cluster. The plan is made for this machine while
+    Ray starts, and again for a cluster unlike it. Raises what ``measure`` and the start raise."""
     config = start.config
     with ThreadPoolExecutor(max_workers=1) as pool, ExitStack() as stack:
         here = Machines.here()

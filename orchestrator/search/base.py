@@ -13,19 +13,15 @@ TOO_SLOW = "too_slow"
 
 
 class Search(ABC):
-    """Decides which trials run, and in which order. It knows neither Ray nor GPUs nor the time.
-
-    Several trials may be outstanding at once: asked for, and without a record yet. At any moment
-    every planned trial has exactly one state: outstanding, recorded, skipped, or pending. Equal
-    records in equal order lead to equal trials. Asking for ``exhausted``, ``skipped``,
-    ``pending`` and ``summary`` changes no later decision.
-    """
+    """Decides which trials run, and in which order, knowing neither Ray nor GPUs nor the time. At
+    any moment every planned trial has exactly one state: outstanding (asked for, without a record
+    yet), recorded, skipped, or pending. Equal records in equal order lead to equal trials. Asking
+    for ``exhausted``, ``skipped``, ``pending`` and ``summary`` changes no later decision."""
 
     @abstractmethod
     def ask(self) -> TrialSpec | None:
-        """The next trial to run, outstanding from now on; never an outstanding or recorded one.
-        None if nothing is left to run, or if the search first needs the record of an outstanding
-        trial."""
+        """The next trial to run, outstanding from now on; None if nothing is left to run, or if the
+        search first needs the record of an outstanding trial."""
 
     @abstractmethod
     def tell(self, record: TrialRecord) -> None:
@@ -33,17 +29,14 @@ class Search(ABC):
         of trials that the search does not know are ignored."""
 
     def reconsider(self, spec: TrialSpec) -> TrialSpec | None:
-        """What to run instead of ``spec``, an outstanding trial that has not started.
-
-        A slot asks ahead of time, so newer records may have come since. The answer is ``spec``
-        itself, or another trial that is outstanding in its place, or None if nothing is worth
-        running any more. With None, ``spec`` is not outstanding any more.
-        """
+        """What to run instead of ``spec``, an outstanding trial that has not started, by the
+        records that have come since. The answer is ``spec`` itself, another trial, outstanding in
+        its place, or None if nothing is worth running any more."""
         return spec
 
     def allowed_seconds(self, spec: TrialSpec) -> float:
-        """How much slot time an outstanding trial may take; infinite if the search has no limit. A
-        trial that takes longer is ended. Its record is skipped, with the rule ``TOO_SLOW``."""
+        """Slot time that a trial may take before it is ended, and skipped with the rule
+        ``TOO_SLOW``."""
         return math.inf
 
     @property
@@ -67,7 +60,7 @@ class Search(ABC):
         return False
 
     def summary(self) -> Mapping[str, Any]:
-        """What the search did, as JSON values; empty for a kind of search that never skips trials.
-        ``kind``, ``planned``, ``measured`` (numbers of trials), ``skipped`` (rule -> trials), and
-        ``audit`` from a search that checks itself."""
+        """What the search did, as JSON values: ``kind``, ``planned``, ``measured`` (numbers of
+        trials), ``skipped`` (rule -> trials); empty for a kind of search that never skips
+        trials."""
         return {}

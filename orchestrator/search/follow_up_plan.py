@@ -14,8 +14,8 @@ from orchestrator.analysis.recommendation.longest import length_of
 from orchestrator.planning.config_model import FollowUpPolicy
 
 MAX_FAILED_CHECKS = 3
-"""A budget gets no further cap check after this many failed, and no pick a further comparison of
-gradients."""
+"""After this many that failed, a budget gets no further cap check, and no pick gets its gradients
+compared."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,8 +41,8 @@ class FollowUpPlan:
         return tie_break(self._records_of(pick.contenders), self.policy.tie_break_rounds)
 
     def cap_checks(self, pick: BudgetPick) -> list[TrialSpec]:
-        """Trials of a budget's picks under a memory cap. A tie-break can change the picks. There
-        are none if the budget is at least the GPU's memory, or after too many failed checks."""
+        """Trials of a budget's picks under a memory cap; none if the budget is at least the GPU's
+        memory."""
         is_whole_device = pick.budget_bytes >= self.results.device_bytes
         has_failed_enough = len(pick.failed) >= MAX_FAILED_CHECKS
         if not self.policy.verify_budgets or is_whole_device or has_failed_enough:
@@ -63,8 +63,7 @@ class FollowUpPlan:
         return [tie_break(self._records_of([own, each]), rounds) for each in _picked(pick)]
 
     def gradient_checks(self) -> list[TrialSpec]:
-        """Trials that compare gradients, for budgets' picks with techniques not compared yet. There
-        are none after too many comparisons that failed."""
+        """Trials that compare gradients, for budgets' picks with techniques not compared yet."""
         compared = self.results.gradient_results
         failed = [own for own in compared.values() if own.differs]
         if not self.policy.check_gradients or len(failed) >= MAX_FAILED_CHECKS:

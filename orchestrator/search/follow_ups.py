@@ -28,11 +28,9 @@ class FollowUps(Search):
     """A search, then its follow-ups: tie-breaks and cap checks of budgets, rounds for their gain,
     comparisons of gradients and profiles.
 
-    The wrapped search gets no records of follow-ups. Which follow-ups run depends only on the
-    records, so a resumed sweep asks for the same ones. They run only if all records of the search
-    are of one environment, because a follow-up needs the same conditions as the trial it follows.
-    The slot time of follow-ups stays within the policy's allowance. If there is no time for the
-    check of a budget, the budget keeps its inferred pick.
+    Which follow-ups run depends only on the records, so a resumed sweep asks for the same ones.
+    They run only if all records of the search are of one environment, within the policy's slot
+    time. A budget for whose check there is no time keeps its inferred pick.
     """
 
     def __init__(

@@ -27,8 +27,8 @@ class MemoryPredictor(Protocol):
     """Predicts the memory of trials beside a search."""
 
     def of(self, choose: Callable[[], Trials], gpu_model: str) -> PredictedBytes:
-        """The memory on a GPU model. ``choose`` returns the trials to predict. It is called when
-        the predictions begin."""
+        """The memory on a GPU model of the trials that ``choose`` returns when the predictions
+        begin."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -45,8 +45,7 @@ class Shift:
     """The mean change of speed of several GPU-bound rows, with its interval."""
 
     ratio: float
-    """Speed after divided by speed before. For a technique, relative to the same ratio of all other
-    rows."""
+    """Speed after / speed before; for a technique, relative to the same ratio of all other rows."""
     low: float
     high: float
     rows: int
@@ -107,8 +106,8 @@ class Comparison:
     technique_shifts: tuple[Shift, ...]
     """Techniques whose GPU-bound rows changed by more, or by less, than all other rows."""
     smallest_visible: float | None
-    """The smallest relative change of speed that would be found in one GPU-bound configuration, in
-    the median; None if there are none."""
+    """The smallest change of speed that would be found in one GPU-bound configuration, in the
+    median."""
     only_before: int
     """Configurations with no finished trial in the other run; so is ``only_after``."""
     only_after: int

@@ -37,8 +37,8 @@ def time_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown:
 
 
 def module_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown | None:
-    """Seconds per sample of forward and backward pass, by class of module. None unless both trials
-    were profiled and their modules timed."""
+    """Seconds per sample of forward and backward pass, by class of module, if both were
+    profiled."""
     if anatomies is None:
         return None
     modules = [anatomy.values("modules") for anatomy in anatomies]
@@ -62,9 +62,8 @@ def memory_breakdown(rows: Rows, sides: tuple[Side, Side], anatomies: Anatomies)
 
 
 def slower_profiles(rows: Rows, anatomies: Anatomies) -> tuple[float | None, float | None]:
-    """Busy time of the profiled step, divided by the time of a counted step. The profiler slowed
-    such a step, so it shows other shares of the time. None if it is nearly as fast, or if a trial
-    was not profiled."""
+    """Busy time of the profiled step / time of a counted step, which the profiler slowed so that it
+    shows other shares of the time; None if nearly as fast, or not profiled."""
     if anatomies is None:
         return None, None
     factors = [

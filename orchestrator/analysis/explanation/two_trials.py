@@ -88,9 +88,9 @@ class NotExplainableError(ValueError):
 
 
 def explain(run: Dataset, before: str, after: str) -> Explanation:
-    """Compare two trials of a run, each named by the beginning of its id. Raises LookupError if a
-    name fits no trial, or several. Raises NotExplainableError if a trial was not measured, or if
-    the trials were not measured in the same environment."""
+    """Compare two trials, each named by the beginning of its id. Raises LookupError if a name fits
+    no trial or several, NotExplainableError for trials not measured, or in different
+    environments."""
     rows = (_find(run, before), _find(run, after))
     _check(rows)
     anatomies = _anatomies(run, rows)

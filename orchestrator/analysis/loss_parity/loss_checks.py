@@ -26,8 +26,7 @@ from orchestrator.analysis.loss_parity.windows import (
 from orchestrator.storage.tables.rows import Row, recipe_of
 
 OTHER_BATCH = 0.5
-"""Further relative difference that is allowed if the reference has another effective batch, and so
-other samples in each step; a round figure."""
+"""Further relative difference with other samples in each step, by another batch; a round figure."""
 _BATCH_AXES = ("micro_batch", "accumulation")
 _SAME_DRAWS = ("activations", "allocator", "dataloader")
 """Axes that change no random number and no order of computation."""
@@ -146,9 +145,9 @@ class LossChecker:
         return list(chosen.values())
 
     def _of_group(self, row: Row) -> Row | None:
-        """The plainest row of the same recipe and effective batch. If all of these accumulate, a
-        row without accumulation serves: of the same recipe at the nearest other batch, else of
-        another recipe at the same batch."""
+        """The plainest row of the same recipe and effective batch. If all accumulate, one that does
+        not: of the same recipe at the nearest other batch, else of another recipe at the same
+        batch."""
         recipe, batch = _group(row)
         plainest = self._plainest_of_group.get((recipe, batch))
         if plainest is None or plainest["accumulation"] == 1:

@@ -200,9 +200,9 @@ def _first_good(side: Sequence[Alternative], constraints: Constraints) -> Sequen
 def _contenders(
     configurations: Iterable[Configuration], constraints: Constraints
 ) -> list[Configuration]:
-    """The configurations that can be the best at some effective batch and some memory budget. Among
-    configurations with equal micro-batch, accumulation, recipe and gradients, another effective
-    batch does not change the order. So only their Pareto front can be the best."""
+    """The configurations that can be the best at some effective batch and memory budget: the Pareto
+    front of those with equal micro-batch, accumulation, recipe and gradients, whose order another
+    effective batch does not change."""
 
     def score(configuration: Configuration) -> float:
         return constraints.score(as_measured(configuration))

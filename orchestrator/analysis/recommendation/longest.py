@@ -42,11 +42,10 @@ def longest_contexts(
     *,
     all_recipes: bool = False,
 ) -> tuple[LongestContext, ...]:
-    """The longest context of each set of techniques that fits the budget, the longest first.
+    """The longest context that fits the budget of each set of techniques, the longest first.
 
-    ``configurations`` are those of one environment, of which those with ``recipe`` count at any
-    sequence length, with ``all_recipes`` all. ``out_of_memory`` are the choices of trials that
-    failed on the whole GPU.
+    Of the ``configurations`` those with ``recipe`` count at any length, with ``all_recipes`` all.
+    ``out_of_memory``: choices of trials that failed on the whole GPU.
     """
     wanted = without_length(recipe)
     ranked = [

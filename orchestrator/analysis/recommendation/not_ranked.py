@@ -58,8 +58,7 @@ def _used(offers: list[Offer]) -> set[int]:
 
 
 def best_of_other_samples(rankings: Rankings, constraints: Constraints) -> tuple[Offer, ...]:
-    """The pick of each kind of sample that cannot be compared with the ranked one; most tokens
-    per second first."""
+    """The pick of each kind of sample that cannot be compared; most tokens per second first."""
     picks = []
     recipes = {own.training_recipe: None for own in rankings.configurations}
     for members in grouped(recipes, workload_of).values():

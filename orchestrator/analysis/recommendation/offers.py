@@ -88,13 +88,10 @@ def as_measured(configuration: Configuration) -> Offer:
 def candidates(
     configurations: Iterable[Configuration], effective_batch: int | None = None
 ) -> tuple[Offer, ...]:
-    """What can serve ``effective_batch`` (None: every configuration as it was measured).
-
-    A configuration with another effective batch serves if its micro-batch divides the one asked
-    for, if the gradients that accumulation keeps can be counted, and if it was measured with less
-    accumulation, because otherwise its speed would be no lower bound. Of several that differ in
-    accumulation alone, the one with most serves. Wrong losses are listed, too.
-    """
+    """What can serve ``effective_batch`` (None: every configuration as it was measured), with wrong
+    losses, too. Another batch serves if its micro-batch divides the one asked for, if the gradients
+    that accumulation keeps can be counted, and if it was measured with less accumulation, because
+    otherwise its speed would be no lower bound: of several the one with most."""
     listed = list(configurations)
     if effective_batch is None:
         return tuple(map(as_measured, listed))
@@ -130,8 +127,8 @@ class WrongAccumulations:
     evidence: Mapping[Key, Configuration]
     """The rows whose loss has only a wrong scale. Their memory and speed are right."""
     broken: Mapping[Key, int]
-    """The least accumulation whose training is wrong by more than a constant factor: the cause is
-    not known, so no greater one is offered."""
+    """The least accumulation whose training is wrong by an unknown cause: no greater one is
+    offered."""
     suspicions: Mapping[Choice, Flag]
     """Loop -> a flag that says how wrong its accumulated loss is."""
 

@@ -19,8 +19,8 @@ from orchestrator.analysis.repeatability import NEARLY
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constraints:
-    """The objective, and the constraints of a recommendation. Raises ValueError for a batch or a
-    price that is no number above zero, and for a missing price."""
+    """Objective and constraints. Raises ValueError for a batch or price not above zero, or
+    missing."""
 
     memory_bytes: int | None = None
     """The most that the configuration may take."""
@@ -143,9 +143,8 @@ def _fitting(ordered: Iterable[Ranked], memory_bytes: float | None) -> list[Offe
 
 @dataclass(frozen=True, eq=False)
 class Rankings:
-    """The rankings of one environment's configurations, under any constraints. Inferring candidates
-    takes most of the time, so they are kept for each effective batch, their order for each
-    objective, and a ranking for each set of constraints other than memory."""
+    """The rankings of one environment's configurations, under any constraints. Candidates are kept
+    by effective batch, their order by objective, and rankings by constraints other than memory."""
 
     configurations: Sequence[Configuration]
     recipe: TrainingRecipe = PLAIN

@@ -243,9 +243,9 @@ def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
 def batch_lines(
     dataset: Dataset, results: EnvironmentResults, index_of: Mapping[str, int]
 ) -> list[dict[str, Any]]:
-    """Throughput by micro-batch: name, rows of the page's data by micro-batch, and which view.
-    ``single`` lines differ from the baseline in one technique at most; ``best`` ones are the
-    fastest sets of techniques and the baseline's. A line has at least two micro-batches."""
+    """Throughput by two micro-batches or more: name, rows, and which view: ``single`` lines differ
+    from the baseline in one technique at most; ``best`` ones are the fastest sets and the
+    baseline's."""
     axes = [axis for axis in dataset.varying_axes if axis not in _BATCH_AXES]
     lines: list[dict[str, Any]] = []
     for techniques, points in _fastest_by_size(results, index_of).items():

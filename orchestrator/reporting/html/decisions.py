@@ -43,12 +43,9 @@ def decisions(
     *,
     limit: int = MAX_RANKED,
 ) -> dict[str, Any]:
-    """``steps``: query -> its decisions by rising memory budget, as (least bytes, candidate).
-
-    ``candidates`` holds what the steps' second numbers stand for, each once. For a budget the last
-    decision counts whose least bytes are not above it. ``recipes`` and ``index_of`` number recipes
-    and trials. Queries that the page has no room for are left out.
-    """
+    """``steps``: query -> its decisions by rising memory budget, as (least bytes, number in
+    ``candidates``). For a budget the last decision counts whose least bytes are not above it.
+    ``recipes`` and ``index_of`` number recipes and trials. Queries without room are left out."""
     steps: dict[str, list[tuple[int, int]]] = {}
     numbers: dict[str, int] = {}
     number_of: dict[int, int] = {}  # the same for a candidate that an earlier query decided on

@@ -21,9 +21,8 @@ _DOTS_PER_INCH = 160
 
 
 def colours_of(values: Sequence[Choice]) -> list[str]:
-    """A colour for each value of an axis, the same in every picture and page. Of more than two
-    numbers, larger ones are lighter. Other values have the colours of the palette, then different
-    hues."""
+    """A colour for each value of an axis, the same everywhere: of more than two numbers, lighter
+    ones for larger; otherwise those of the palette, then different hues."""
     last = len(values) - 1
     if last > 1 and all(isinstance(value, (int, float)) for value in values):
         return [RISING[round(index * (len(RISING) - 1) / last)] for index in range(len(values))]

@@ -36,8 +36,8 @@ def cards_table(
     *,
     evaluates: bool,
 ) -> str:
-    """The smallest card of each configuration by micro-batch; every card if it is only one.
-    ``cheapest`` has the cheapest card of each answer, if prices are known."""
+    """The smallest card of each configuration by micro-batch, and the ``cheapest`` if prices are
+    known."""
     if not answers:
         return "no trials"
     lines = [heading(evaluates=evaluates)]

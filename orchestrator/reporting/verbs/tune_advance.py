@@ -94,9 +94,8 @@ def _way(
 def way(
     configurations: Iterable[Configuration], start: Configuration, goal: Configuration
 ) -> tuple[Configuration, ...]:
-    """From ``start`` to ``goal``: each step takes over more of the goal's techniques, loses none.
-    Of several ways the one with most steps, and of these the fastest ones. What lies in between has
-    correct losses, and no technique of neither; its batch may be any."""
+    """From ``start`` to ``goal`` by taking over techniques of the goal, in most steps, and of these
+    by the fastest ones. What lies in between has correct losses; its batch may be any."""
     added = {own.trial_ids: _added(start.choices, own.choices) for own in configurations}
     whole = _added(start.choices, goal.choices)
     between = [

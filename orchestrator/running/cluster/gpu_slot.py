@@ -16,11 +16,9 @@ from orchestrator.reporting.terminal.safe_text import shortened
 from orchestrator.running.cluster.messages import Assignment, GpuProblem, UnhealthyGpu
 
 INFRASTRUCTURE_RETRIES = 2
-"""How often a trial may lose its slot or share its GPU (attempts), and lose its actor or its node
-(restarts)."""
+"""How often a trial may lose its slot or share its GPU, and how often lose its actor or node."""
 RELEASE_SECONDS = 10.0
-"""How long to wait until other processes free their GPU memory. Some end soon, and the driver takes
-a moment to free the memory of a killed one."""
+"""How long to wait until other processes, such as killed ones, free their GPU memory."""
 OWN_RELEASE_SECONDS = 120.0
 """How much longer to wait, at most, for our own processes that are ending."""
 _RAY_KILLED_FOR_MEMORY = ("OutOfMemoryError", "memory pressure", "low on memory")
@@ -46,9 +44,8 @@ class GpuProbe:
 
 
 class GpuSlot:
-    """Runs the trials that it is assigned, one per step. If the GPU turns out unhealthy, the step
-    returns an ``UnhealthyGpu``, the driver requeues the trials, and further steps only check
-    whether the GPU is fit again."""
+    """Runs the trials that it is assigned, one per step. If the GPU turns out unhealthy, the driver
+    requeues the trials, and further steps only check whether it is fit again."""
 
     def __init__(
         self,
@@ -139,9 +136,9 @@ class GpuSlot:
         return self._slot.run(spec, min(spec.measure.timeout_seconds, seconds_left))
 
     def _should_repeat(self, record: TrialRecord) -> bool:
-        """Whether other processes disturbed the trial, and a second attempt may be undisturbed,
-        because they have left again, or the trial can go to another GPU. After two disturbed trials
-        in a row they will probably stay, and every repetition would double the sweep's time."""
+        """Whether other processes disturbed the trial, and a second attempt may be undisturbed.
+        After two disturbed trials in a row they will probably stay, and every repetition would
+        double the time."""
         was_shared = self._was_shared
         has_met_lengths = self._has_met_lengths or not self._assignment.gpu_model
         self._was_shared = has_any(record.flags, SHARED)

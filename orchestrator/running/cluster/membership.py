@@ -85,8 +85,7 @@ class Slots:
 
 class Membership(StatelessPickle, tune.Callback, tune.Stopper):
     """Looks at the cluster every few seconds, and takes the reports about unhealthy GPUs. A node
-    that joins is used if trials are planned for its GPU model. It is asked for its model if trials
-    are kept on certain nodes. Otherwise its actor reports another model."""
+    that joins is used for trials of its GPU model, for which it or its actor is asked."""
 
     def __init__(
         self,

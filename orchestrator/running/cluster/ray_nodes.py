@@ -22,12 +22,9 @@ def list_nodes() -> Sequence[RayNode]:
 
 
 def on_node(node_id: str, gpus: int) -> Any:
-    """A decorator for functions whose method ``remote`` then runs them on one node.
-
-    They see one GPU if ``gpus`` is above 0. The function is called through this module, so that the
-    worker imports ``orchestrator`` first, which makes sure that ``jobs`` is our package, and not a
-    folder of the same name where the sweep was started.
-    """
+    """A decorator for functions whose method ``remote`` then runs them on one node, with one GPU if
+    ``gpus`` is above 0: called through this module, so that the worker imports ``orchestrator``
+    first, and with it our ``jobs``, not a folder of the same name where the sweep was started."""
     strategy = NodeAffinitySchedulingStrategy(node_id, soft=False)
     make = ray.remote(num_cpus=0, num_gpus=min(gpus, 1), scheduling_strategy=strategy)
     task = make(_call)

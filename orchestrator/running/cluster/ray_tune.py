@@ -48,13 +48,10 @@ def run_trials(
     trainable: type[tune.Trainable] = SlotTrainable,
     retries: int = INFRASTRUCTURE_RETRIES,
 ) -> tuple[str, ...]:
-    """Run the session's trials until it has finished; returns sentences about unfit GPUs.
-
-    ``asked`` is what the configuration wants a trial to reserve; a zero stands for a GPU's share of
-    the node. ``on_slots`` gets the slots of each GPU model when they may have changed. A trial that
-    lost its actor is started again at most ``retries`` times. Raises ClusterError if no slot can be
-    started.
-    """
+    """Run the session's trials until it has finished; returns sentences about unfit GPUs. A trial
+    wants to reserve what is ``asked``; a zero stands for a GPU's share of the node. ``on_slots``
+    gets the slots of each GPU model when they may have changed. Raises ClusterError if no slot can
+    be started."""
     # Three parts report to the session: nodes that join, trials that run, actors that are lost.
     membership = Membership(session, cluster, asked)
     searcher = SessionSearcher(session, membership.slots.placements)
@@ -168,12 +165,9 @@ BETWEEN_TRIALS_SECONDS = 3.0
 
 
 class SlotScheduler(StatelessPickle, FIFOScheduler):
-    """First come, first served, except that a trial waits for the slot that starts for it.
-
-    By default Tune gives its first waiting trial to the next free slot, and cancels the slot that
-    is starting for this trial. So a new slot, or a replacement for a lost one, would never start
-    while others are busy. ``slots`` returns how many slots there are now.
-    """
+    """First come, first served, except that a trial waits for the slot that starts for it. Tune
+    gives its first waiting trial to the next free slot, and cancels the slot that is starting for
+    it. So a new slot, or a replacement for a lost one, would never start while others are busy."""
 
     def __init__(
         self, slots: Callable[[], int], *, clock: Callable[[], float] = time.monotonic

@@ -117,12 +117,9 @@ class Head:
 @contextlib.contextmanager
 def watched_start(folder: str, *, is_last: bool = True) -> Iterator[StartedRay]:
     """End this process if the Ray that starts in the context, entered before, is lost meanwhile.
-
-    Ray's session is in ``folder``. Its logs are kept if it could not start. Unless this start
-    ``is_last``, the process goes on if Ray's own call will fail. On a busy machine that happens
-    because the raylet ends itself if its agents, Python programs, take more than 15 seconds to
-    start (ray-project/ray#65983); the second start finds their files in memory.
-    """
+    Unless this start ``is_last``, go on if Ray's own call will fail: on a busy machine the raylet
+    ends itself if its agents, Python programs, take more than 15 seconds to start
+    (ray-project/ray#65983); the second start finds their files in memory."""
     started = StartedRay()
 
     def act(loss: str) -> None:

@@ -22,8 +22,7 @@ class StatelessPickle:
 
 class SessionSearcher(StatelessPickle, Searcher):
     """Asks the session whenever Tune has room for another trial. Tune asks ahead of time, and keeps
-    copies of the configs of its trials. So a config only says where our trials may run; they are
-    kept here, under the id of the Tune trial, until a slot is ready."""
+    copies of configs, so our trials are kept here, by Tune's id, until a slot is ready."""
 
     def __init__(self, session: Session, placements: Mapping[str, Placement]) -> None:
         """``placements``: GPU model of a trial ("" for any) -> where it runs; may change."""

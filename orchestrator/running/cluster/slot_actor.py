@@ -22,9 +22,8 @@ from orchestrator.running.cluster.slot_watch import this_process
 
 
 class SlotTrainable(tune.Trainable):
-    """An actor that keeps one slot for as long as it lives. Each step is one of our trials. Ray
-    offers no way to leave a GPU out, so the actor of an unfit GPU reports it and keeps it. Its next
-    steps only check whether the GPU is fit again; if it is, the Tune trial ends."""
+    """An actor that keeps one slot; each step is one of our trials. Ray offers no way to leave a
+    GPU out, so an unfit one is kept until it is fit again, and the Tune trial ends."""
 
     def setup(self, config: dict[str, Any]) -> None:
         """Make the slot. Its processes start with the first trial."""

@@ -46,9 +46,8 @@ class _Wait:
 
 
 class SlotWatch(StatelessPickle, tune.Callback):
-    """Gives up on slots that do not answer. Tune then reports a lost actor, as after a crash.
-    ``on_stall`` is called with a sentence if no slot starts at all; None: slots may wait for other
-    users of the cluster."""
+    """Gives up on slots that do not answer; Tune then reports a lost actor. ``on_stall`` is called
+    if no slot starts at all; None: slots may wait for other users of the cluster."""
 
     def __init__(
         self,
@@ -67,8 +66,7 @@ class SlotWatch(StatelessPickle, tune.Callback):
         self._next_look = 0.0
         self._idle_since: float | None = None
         self._process_of: dict[int, tuple[Any, Any]] = {}
-        """Id of an actor -> the actor, and the reference of its process. An actor runs many trials.
-        """
+        """Id of an actor, which runs many trials -> the actor, and the reference of its process."""
 
     def began(self, tune_trial_id: str, actor: Any, process: Any, assignment: Assignment) -> None:
         """A slot was given its trials."""

@@ -17,9 +17,8 @@ from orchestrator.running.session import Session
 
 
 class TuneCallback(StatelessPickle, TrialProgressCallback):
-    """Starts our trials on their slots, and hands every record to the session as it arrives. It
-    replaces Tune's own progress callback, which would keep every trial and its last result in
-    memory. A trial whose actor was lost gets a record with this ``environment``."""
+    """Starts our trials on their slots, and hands every record to the session, in place of Tune's
+    own progress callback, which would keep every trial and its last result in memory."""
 
     def __init__(
         self,
@@ -76,9 +75,8 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
         trial.storage = self._first_ended.storage
 
     def on_trial_error(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
-        """An actor died. Its unfinished trials start again in another Tune trial, twice at most;
-        then the one that it ran has crashed. Tune's own recovery gives up on a trial whose actor
-        dies before the start."""
+        """An actor died. Its unfinished trials start again, twice at most; then the one that it ran
+        has crashed. Tune's own recovery gives up if an actor dies before the start."""
         unended = self._searcher.forget(trial.trial_id)
         if unended:
             # The actor ran the first of them. The others had not started, so they lost nothing.

@@ -13,9 +13,8 @@ _WHAT_HAPPENED = {
 
 
 class UnhealthyGpus:
-    """The unhealthy GPUs of a sweep that began with ``first_nodes`` (ids). The Tune trial that
-    found a GPU unhealthy keeps it until it is fit (see ``SlotTrainable``). If all GPUs of a model
-    are unhealthy, trials run on the shared ones nevertheless."""
+    """The unhealthy GPUs of a sweep that began with ``first_nodes`` (ids), each kept by the Tune
+    trial that found it. If all GPUs of a model are unhealthy, trials run on the shared ones."""
 
     def __init__(self, say: Callable[[str], object], first_nodes: Collection[str]) -> None:
         self._say = say

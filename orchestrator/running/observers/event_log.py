@@ -18,9 +18,8 @@ LOG = "log.jsonl"
 
 
 class EventLog(Observer):
-    """An observer that writes a line for every message, and for the events ``started``, ``ended``
-    (measured in this session) and ``settled`` (kept or skipped) of a trial. ``clock`` gives Unix
-    time. Nothing is written once the folder is another driver's."""
+    """Writes a line for every message, and for a trial that ``started``, ``ended`` (measured in
+    this session) or ``settled`` (kept or skipped), while the folder is ours."""
 
     def __init__(self, folder: RunFolder, *, clock: Callable[[], float] = time.time) -> None:
         self._folder = folder

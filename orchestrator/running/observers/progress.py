@@ -36,9 +36,8 @@ _OUTCOME_WORDS = {
 
 
 class Progress(Observer):
-    """An observer that prints every trial, and counts them. ``planned`` is None for a search that
-    creates its trials while it runs. ``axes`` are those that labels name. ``began`` is the start of
-    the sweep by ``clock``; None: now."""
+    """Prints every trial, with a label of ``axes``, and counts them. ``planned`` is None for a
+    search that creates its trials while it runs. The sweep ``began`` by ``clock``; None: now."""
 
     def __init__(
         self,

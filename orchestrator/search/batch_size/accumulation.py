@@ -21,9 +21,9 @@ Splits = Mapping[Batch, BatchMeasurement]
 def promising_split(
     sizes: MeasuredSizes, effective_batch: int, tolerance: float
 ) -> Iterator[Batch]:
-    """The split of the effective batch that is predicted to be the fastest. Among splits of about
-    equal speed this is the split with the fewest passes. There is none if the best measured split
-    is not predicted to be beaten by more than the tolerance."""
+    """The split of the effective batch that is predicted to be the fastest, of about equal ones
+    that with the fewest passes; none unless it beats the best measured one by more than the
+    tolerance."""
     splits = sizes.splits_of(effective_batch)
     best = fastest(split for split in splits.values() if split.fits)
     predicted = _predicted_speeds(sizes, splits, effective_batch, is_any_known=best is not None)
@@ -77,12 +77,9 @@ def _largest_to_accumulate(splits: Splits) -> float:
 def accumulated_speed(
     speeds: Speeds, micro_batch: int, accumulation: int, optimizer_seconds: float = 0.0
 ) -> float:
-    """Predicted samples per second with accumulation, from speeds without accumulation.
-
-    A step of n passes runs its optimizer once: seconds = n × (pass - optimizer) + optimizer. The
-    optimizer's time is at most what a pass takes beyond the time of its samples. One sample takes
-    as long as at large sizes.
-    """
+    """Predicted samples per second with accumulation, from speeds without accumulation. A step of n
+    passes runs its optimizer once, and the optimizer's time is at most what a pass takes beyond the
+    time of its samples. One sample takes as long as at large sizes."""
     seconds = pass_seconds(speeds, micro_batch)
     of_samples = micro_batch * _seconds(speeds).slope
     once = min(optimizer_seconds, max(0.0, seconds - of_samples))
@@ -90,9 +87,8 @@ def accumulated_speed(
 
 
 def optimizer_seconds(speeds: Speeds, accumulated: Iterable[BatchMeasurement]) -> float:
-    """An upper bound of the seconds that a step spends on its optimizer. There are two kinds of
-    bounds: the time of a large size without that of its samples, and the time that measured
-    accumulation saved."""
+    """An upper bound of the seconds that a step spends on its optimizer: the time of a large size
+    without that of its samples, or the time that measured accumulation saved."""
     line = _seconds(speeds)
     bounds = [float(line.costs[-1] - line.slope * line.sizes[-1])]
     for own in accumulated:

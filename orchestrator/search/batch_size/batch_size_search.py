@@ -86,9 +86,8 @@ class BatchSizeSearch(Search):
         return trial
 
     def tell(self, record: TrialRecord) -> None:
-        """Take the record of a running trial, or one of an earlier run for a trial of this search.
-        Other records are ignored. A trial that the machine failed says nothing about its size, so
-        the search ends there, and a resumed run repeats the trial."""
+        """Take the record of a trial of this search. A trial that the machine failed says nothing
+        about its size, so the search ends there, and a resumed run repeats the trial."""
         batch = Batch(record.spec.micro_batch, record.spec.accumulation)
         was_outstanding = record.trial_id in self._outstanding
         if not was_outstanding and (batch in self._records or not self.knows(record.spec)):
@@ -141,8 +140,8 @@ class BatchSizeSearch(Search):
         return advised(measured, tuple(self._records.values()))
 
     def _next_trial(self) -> TrialSpec | None:
-        """The trial of the next batch that a rule wants; None if there is none. Batches that cannot
-        have a trial are noted as ruled out, and the rules are asked again."""
+        """The trial of the next batch that a rule wants. Batches that cannot have one are ruled
+        out."""
         while not self._outstanding and not self._why_ended_early():
             batch = self._next_batch()
             if batch is None:

@@ -64,8 +64,8 @@ def _predicted_saturation(speeds: Speeds, below: int, above: int, saturated: flo
 
 
 def _size_near(wanted: float, below: int, above: int) -> list[int]:
-    """A size near ``wanted``, strictly between the two others; empty if there is none. It is a
-    multiple of ``ALIGNMENT`` above or below the wanted size if there is one."""
+    """A size near ``wanted``, strictly between the two others, a multiple of ``ALIGNMENT`` if there
+    is one."""
     candidates = []
     for unit in (ALIGNMENT, 1):
         size = math.ceil(wanted / unit) * unit
@@ -74,9 +74,8 @@ def _size_near(wanted: float, below: int, above: int) -> list[int]:
 
 
 def size_of_speed(speeds: Speeds, below: int, above: int, wanted: float) -> float:
-    """The micro-batch between two measured ones that is predicted to reach a speed between theirs.
-    Each pass has a fixed cost, which its samples share: seconds per sample = per_pass / micro-batch
-    + per_sample."""
+    """The micro-batch between two measured ones that is predicted to reach a speed between theirs:
+    seconds per sample = per_pass / micro-batch + per_sample."""
     # Compute the two costs from two measured sizes. Then solve the formula for the micro-batch.
     slow = 1 / speeds[below]
     fast = 1 / speeds[above]

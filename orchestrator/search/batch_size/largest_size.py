@@ -92,12 +92,10 @@ class LargestSize:
         return max(2 * low, min(surely_fits, low * _MAX_GROWTH["one size"]))
 
     def _between(self, sizes: MeasuredSizes, low: int, high: int) -> int:
-        """A size between one that fits and one that failed.
-
-        This is the middle, unless the failed size should have fitted by its predicted memory. Then
-        the limit is likely just below the failed size, because of an allocator's rounding. So the
-        first size is just below, and the distance doubles after every further failure.
-        """
+        """A size between one that fits and one that failed: the middle, unless the failed size
+        should have fitted by its predicted memory. Then the limit is likely just below it, because
+        of an allocator's rounding, so the distance from it starts small, and doubles after every
+        further failure."""
         middle = _middle(low, high)
         is_predicted = len(sizes.memory) > 1 and sizes.fitting[low].limit_bytes < math.inf
         if not is_predicted:

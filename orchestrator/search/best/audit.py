@@ -40,9 +40,8 @@ class Audit:
 
 
 class Auditor:
-    """Draws audits and keeps their results. ``fraction`` of the skipped candidates are audited, and
-    for at most this share of the search's slot time. The first ``MIN_AUDITS`` run in any case; none
-    if the fraction is 0."""
+    """Draws audits and keeps their results: of a ``fraction`` of the skipped candidates, in at most
+    this share of the search's slot time. The first ``MIN_AUDITS`` run whatever they cost."""
 
     def __init__(self, candidates: int, fraction: float, seed: int) -> None:
         self._fraction = fraction
@@ -67,8 +66,8 @@ class Auditor:
             self._audit_seconds += slot_seconds
 
     def draw(self, seconds: Mapping[int, float]) -> int | None:
-        """The next candidate to audit; None for no more. ``seconds`` maps every skipped candidate
-        to its expected slot time."""
+        """The next candidate to audit, by the expected slot time of every skipped one; None for no
+        more."""
         if not seconds or not self._fraction:
             return None
         # Weighted sampling without replacement (Efraimidis and Spirakis, 2006): the largest

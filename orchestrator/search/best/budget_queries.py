@@ -64,7 +64,7 @@ class StoppingRule:
     """Slot time that the search may take."""
 
     def allowed_seconds(self, expected: float, left: float) -> float:
-        """The slot time that a trial may take, of what is ``left``. ``expected`` is infinite before
+        """The slot time that a trial may take, of what is ``left``; ``expected`` is infinite before
         any speed is known. Then half of what is left is kept for other trials."""
         if math.isinf(self.slot_seconds):
             return math.inf
@@ -259,8 +259,8 @@ class _Deciding:
         )
 
     def _rules(self, fits: Array) -> NDArray[np.object_]:
-        """For every candidate, the rule that excludes it if it is not measured. ``fits`` is the
-        largest probability that it fits a budget."""
+        """For every candidate, the rule that excludes it; ``fits``: the largest probability to fit
+        a budget."""
         rules = np.full(len(fits), skip_reasons.CANNOT_GAIN, dtype=object)
         # A later rule replaces an earlier one.
         rules[fits < _HARDLY_FITS] = skip_reasons.DOES_NOT_FIT

@@ -13,12 +13,11 @@ from orchestrator.search.model.arrays import Array, Mask, Numbering
 from orchestrator.search.model.candidates import Candidate
 
 NOTICED_DATA_SHARE = 0.1
-"""A batch is prepared while the GPU works on the one before. Below this share of the step, the GPU
-does not wait for it."""
+"""Below this share of a step for preparing a batch, the GPU does not wait for it."""
 _AXIS = "dataloader"
 _NOISE = 0.003
-"""Another data loader may change the time of a GPU that does not wait for data by this much, as a
-logarithm. Equal trials differ as much."""
+"""By how much another data loader may change the time where the GPU does not wait, as a
+logarithm."""
 
 
 class Loaders:
@@ -45,18 +44,14 @@ class Loaders:
             np.minimum.at(self._shortest, self._twins[index], seconds)
 
     def least_seconds(self) -> Array:
-        """Lower bounds of the seconds of a micro-batch, 0 if there is none, shape (candidates,).
-        Where the GPU did not wait for data, another data loader cannot make it faster."""
+        """Lower bounds of the seconds of a micro-batch, 0 if there is none, shape (candidates,)."""
         least = self._shortest[self._twins] * math.exp(-_NOISE)
         return np.nan_to_num(least, posinf=0.0)
 
     def wait_for_a_twin(self, log_speed: Array, can_run: Mask, measured: Iterable[int]) -> Mask:
-        """Whether a candidate waits for the trial of a twin, shape (candidates,).
-
-        Of the twins that ``can_run``, the one expected to be fastest comes first, but a data loader
-        that a GPU has waited for comes later. The first trial shows whether the GPU waits for data,
-        and so whether another data loader is worth a trial.
-        """
+        """Whether a candidate waits for the trial of a twin, shape (candidates,): its first trial
+        shows whether the GPU waits for data. Of the twins that ``can_run`` the one expected to be
+        fastest comes first, but a data loader that a GPU has waited for comes later."""
         is_slow = np.isin(self._loaders, list(self._slow))
         # The last key is the first to sort by.
         ranked = np.lexsort((-log_speed, is_slow, ~can_run, self._twins))

@@ -20,21 +20,18 @@ _WITH_A_CAUSE = (Outcome.UNSUPPORTED, Outcome.FAILED)
 """Outcomes whose reason names their cause, and not just how a process ended."""
 _FAILURES = (*_WITH_A_CAUSE, Outcome.CRASHED, Outcome.HOST_OUT_OF_MEMORY)
 _MOST_FAILURES = 4
-"""A technique that has never run is given up after this many failed trials with it. For a pair that
-has never run together half as many are enough, because each of the two has run."""
+"""A technique that has never run is given up after this many failed trials with it, and a pair that
+has never run together after half as many, because each of the two has run."""
 _PAIR_WORKS = 0.3
 """Probability that a pair of techniques works after one failed trial that it may explain."""
 
 
 class Failures:
-    """The choices and curves of a plan that ran or failed.
-
-    A choice works if any trial with it ran, and so does a pair of choices. A curve is given up
-    after one failed trial. A choice that has never run is given up after four failed trials, and a
-    pair after two. Either is given up at once if nothing else can explain the failure, or all
-    failures with the same reason. If a trial ends as unsupported, all candidates with the same
-    unmet requirement are given up.
-    """
+    """The choices and curves of a plan that ran or failed. A choice or a pair of choices works if
+    any trial with it ran; otherwise it is given up after a few failed trials, at once if nothing
+    else can explain the failure, or all failures with the same reason. A curve is given up after
+    one failed trial, and after an unsupported one so is every candidate with the same unmet
+    requirement."""
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
         numbers: Numbering[tuple[str, Choice]] = Numbering()
@@ -125,12 +122,9 @@ class Failures:
         return np.asarray(probability)
 
     def late_seconds(self) -> Array:
-        """Slot time to be expected after trials that did not end in time, shape (candidates,).
-
-        Any choice of such a trial that has never run may be the cause. So a candidate with some of
-        them is expected to take the same share of the trial's time. So is one with choices that are
-        similar to them, and have never run, either.
-        """
+        """Slot time to be expected after trials that did not end in time, shape (candidates,). Any
+        choice of such a trial that has never run, or is similar to one, may be the cause, so a
+        candidate with some of them is expected to take the same share of the trial's time."""
         unproven = self._unproven
         seconds = np.zeros(len(self.choices))
         for choices, taken in self._late:

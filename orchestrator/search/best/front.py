@@ -26,12 +26,9 @@ from orchestrator.units import memory
 
 
 class FrontierSearch(BestSearch):
-    """Measures what could be on the Pareto front of memory and speed of each training recipe.
-
-    ``tolerance`` is the share of memory and speed by which a candidate has to be better to be worth
-    a trial. When no candidate is left, an audit measures ``audit_fraction`` of the others, drawn by
-    ``seed``. ``predicted_bytes`` maps trial ids to predicted memory; it may grow during the search.
-    """
+    """Measures what could be on the Pareto front of each training recipe: what is better in memory
+    or speed by the share ``tolerance``. When no candidate is left, an audit measures
+    ``audit_fraction`` of the others, drawn by ``seed``."""
 
     def __init__(
         self,
@@ -145,9 +142,9 @@ class FrontierSearch(BestSearch):
         )
 
     def _contradicts(self, index: int, measurement: Measurement) -> bool:
-        """Whether an audited candidate should not have been skipped. It should not if it ran
-        although it was not expected to, or if it is faster, by more than the tolerance, than all
-        others that were measured and need about no more memory."""
+        """Whether an audited candidate should not have been skipped: it ran although it was not
+        expected to, or beats, by more than the tolerance, all others that need about no more
+        memory."""
         # What is expected not to fit needs more memory than the whole front, but it may run.
         may_run = (skip_reasons.CANNOT_GAIN, skip_reasons.DOES_NOT_FIT)
         if self._auditor.expected[index].rule not in may_run:
@@ -172,12 +169,9 @@ def _masks_of_recipes(candidates: Sequence[Candidate]) -> dict[str, Mask]:
 
 
 def _memories(posterior: Posterior, candidates: Indices, tolerance: float) -> list[float]:
-    """Bytes at which the front of some candidates may have a point, ascending.
-
-    Each point of the likely front, with a deviation of its memory added so that it probably fits.
-    Below them, the points of the front as it would be if every candidate were better by a
-    deviation: with unpredicted memory, something smaller may exist.
-    """
+    """Bytes at which the front of some candidates may have a point, ascending: each point of the
+    likely front, with a deviation added so that it probably fits. Below them, the points of the
+    front as it would be if every candidate were better by a deviation."""
     if not len(candidates):
         return []
     log_memory, deviation = posterior.log_memory, posterior.memory_deviation

@@ -17,14 +17,12 @@ _SAMPLES = 512
 _SHORTLIST = 256
 """Most candidates to sample: the time of sampling grows with the cube of their number."""
 _MEASUREMENT_NOISE = 0.02
-"""Expected noise of a measured speed, as a logarithm. A row that is known nearly as well already
-shows little when it is measured."""
+"""Expected noise of a measured speed, as a logarithm: what is known nearly as well shows little."""
 _SHARED_MEMORY_ERROR = 0.5
 """Part of the variance of memory errors that is common to all candidates."""
 _NO_INCUMBENT_DEFICIT = 1.0
 """While nothing measured fits a budget, gains are relative to a speed below the usual one by this
-much, as a logarithm. So nearly every candidate that fits has a gain, and the faster one has more.
-"""
+much, as a logarithm. So nearly every candidate that fits has a gain."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,9 +61,8 @@ class RemainingGain:
     probability_any_fits: float
     """Probability that at least one unmeasured candidate fits the budget and runs."""
     values: Array
-    """Value of measuring each candidate, shape (candidates,): its expected gain, and the value of
-    what it shows about other candidates. 0 for candidates that were not sampled. While nothing
-    measured fits, it is the expected gain of every candidate."""
+    """Value of measuring each candidate, shape (candidates,): its expected gain, and what it shows
+    about others; 0 if it was not sampled. While nothing measured fits, the expected gain alone."""
 
 
 def probability_to_fit(posterior: Posterior, budget_bytes: float) -> Array:
@@ -81,11 +78,8 @@ def expected_gains(
     posterior: Posterior, incumbent: int | None, fits: Array, is_open: Mask
 ) -> Array:
     """Expected improvement over the incumbent, shape (candidates,); 0 where a candidate is closed.
-
-    The closed form of the expected improvement for a normal distribution (Jones, Schonlau and
-    Welch, 1998). It is applied to the ratio of the speeds, so that an error that the candidate and
-    the incumbent share cancels out.
-    """
+    The closed form for a normal distribution (Jones, Schonlau and Welch, 1998), of the ratio of the
+    speeds, so that an error that both share cancels out."""
     highest = np.full(len(is_open), math.inf)
     if incumbent is None:
         # The usual speed is the mean, weighted by how likely a candidate fits and runs.
@@ -130,11 +124,9 @@ def remaining_gain(
     probability: float,
     seed: int,
 ) -> RemainingGain:
-    """The largest gain of any open candidate, from joint samples of those with the most promise.
-
-    ``gains`` are the expected gains from ``expected_gains``. ``probability`` is that of the upper
-    bound ``at_most``. Joint samples are needed, because the gains of similar candidates correlate.
-    """
+    """The largest gain of any open candidate, from joint samples of those with the most expected
+    ``gains``, because the gains of similar candidates correlate. ``probability`` is that of
+    ``at_most``."""
     shortlist = np.argsort(-gains, kind="stable")[:_SHORTLIST]
     shortlist = shortlist[gains[shortlist] > 0]
     values = np.zeros(len(gains))
@@ -181,11 +173,10 @@ def _sampled_ratios(
 def _values(sampled: Array, expected: Array, covariance: Array) -> Array:
     """Value of measuring each row, shape (rows,): its expected gain plus its information.
 
-    ``sampled`` are gains of shape (samples, rows), and ``expected`` are their means. In a sample,
-    the gain of the best row exceeds the largest expected gain: this excess can be found only by
-    measuring. A measurement of a row explains a part of the best row's variance: the squared
-    correlation of the best row with the measurement, noise included. The information of a row is
-    the mean of excess times this part.
+    In a sample, the gain of the best row exceeds the largest expected gain: this excess can be
+    found only by measuring. A measurement of a row explains a part of the best row's variance, the
+    squared correlation with it, noise included. The information is the mean of excess times this
+    part.
     """
     best = sampled.argmax(axis=1)
     excess = np.maximum(sampled.max(axis=1) - expected.max(), 0.0)

@@ -27,21 +27,14 @@ from orchestrator.storage.search_summary import BudgetResult
 
 
 class BestSearch(Search):
-    """Finds the fastest configuration in each of the ``budgets``, which are in bytes.
+    """Finds the fastest configuration in each of the ``budgets``, in bytes; without any, in the
+    GPU's memory. It ends when the fastest unmeasured one is expected to be faster by at most the
+    share ``regret``, and says with the probability ``confidence`` how much faster it is at most.
 
-    Without budgets, the memory of the GPU is the only budget. The search ends when the fastest
-    unmeasured configuration is expected to be faster by at most the share ``regret``. The result
-    states how much faster it is at most, with the probability ``confidence``.
-
-    The search answers for the training recipe of the ``baseline``. With ``any_recipe`` it also
-    answers for all recipes together. ``predicted_bytes`` maps trial ids to predicted memory. The
-    mapping may grow during the search.
-
-    With ``accounts_for_plan`` off, the plan is a large space to choose from. Then only measured
-    trials get a record, and ``skipped`` lists no others. If ``effective_batch`` is given, only
-    configurations with this effective batch are results. The search ends when its trials have
-    taken ``slot_seconds``, and starts no trial that is expected to take longer than what is left. A
-    trial that takes several times as long as expected is then ended (``allowed_seconds``).
+    The search answers for the training recipe of the ``baseline``, with ``any_recipe`` also for all
+    together, and with ``effective_batch`` only for this one. With ``accounts_for_plan`` off, the
+    plan is a large space to choose from, and only measured trials get a record. ``slot_seconds``
+    ends the search, and trials that take several times as long as expected.
     """
 
     def __init__(
@@ -101,8 +94,8 @@ class BestSearch(Search):
         return self.ask()
 
     def allowed_seconds(self, spec: TrialSpec) -> float:
-        """A few times what is expected; infinite if the search may take any time. Some techniques
-        compile for minutes on some models only."""
+        """A few times what is expected, because some techniques compile for minutes on some models
+        only."""
         return self._allowed_seconds.get(spec.trial_id, math.inf)
 
     def tell(self, record: TrialRecord) -> None:

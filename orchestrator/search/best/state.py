@@ -136,12 +136,10 @@ class SearchState:
         )
 
     def _highest_log_speed(self) -> Array:
-        """Upper bounds of the logarithms of the speeds, shape (candidates,).
-
-        A micro-batch that waited for the host would take as long with more samples, and with fewer.
-        So no micro-batch of the curve takes less time. Other techniques change the host's time, but
-        a data loader changes nothing where the GPU did not wait for data.
-        """
+        """Upper bounds of the logarithms of the speeds, shape (candidates,). A micro-batch that
+        waited for the host would take as long with more samples, and with fewer, so no micro-batch
+        of the curve takes less time. Other techniques change the host's time, but a data loader
+        does not."""
         on_curve = self._host_seconds[self.failures.curves] * math.exp(-_HOST_NOISE)
         elsewhere = self._host_seconds.min() * math.exp(-_HOST_ELSEWHERE)
         seconds = np.where(np.isinf(on_curve), elsewhere, on_curve)

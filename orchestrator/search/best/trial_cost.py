@@ -17,8 +17,8 @@ from orchestrator.search.model.effects.unrecorded import BUILD_SECONDS
 Technique = tuple[str, Choice]
 """An axis and a value."""
 USUAL_SECONDS = 2.5
-"""Seconds of a trial without its steps and its compilation: process, model, data, first step.
-Assumed until a trial without overhead has ended."""
+"""Seconds of a trial besides its steps and its compilation, until a trial without overhead has
+ended."""
 _LEAST_SECONDS = 0.2
 """A trial takes at least this long besides its steps. A smaller difference is measurement error."""
 _LEAST_SCALE = 0.1
@@ -26,14 +26,11 @@ _LEAST_SCALE = 0.1
 
 
 class TrialCost:
-    """Expected slot time of trials: the time of their steps, and an overhead.
-
-    A compiled trial takes many times as long as an eager one. So each technique has an expected
-    overhead (``technique_priors``), which is scaled by the measured overhead of its trials. Without
-    a trial, those of similar techniques count: a model that takes long to compile does so with any
-    option of a compiler. The time to build DeepSpeed's ops is added until a trial with these ops
-    has ended.
-    """
+    """Expected slot time of trials: the time of their steps, and an overhead, because a compiled
+    trial takes many times as long as an eager one. The expected overhead of each technique is
+    scaled by that of its measured trials, or of similar techniques': a model that takes long to
+    compile does so with any option of a compiler. Building DeepSpeed's ops is added until a trial
+    with them has ended."""
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
         overheads = [_expected_overheads(candidate, priors) for candidate in candidates]

@@ -28,8 +28,8 @@ class Numbering(dict[T, int]):
 
 
 def between(kernel: Kernel, group_of: Indices, rows: Indices, columns: Indices) -> Array:
-    """The kernel between the groups of items, shape (..., rows, columns). It is computed once for
-    each pair of groups."""
+    """The kernel between the groups of items, each pair computed once, shape (..., rows,
+    columns)."""
     groups, row_numbers = np.unique(group_of[rows], return_inverse=True)
     others, column_numbers = np.unique(group_of[columns], return_inverse=True)
     of_groups = kernel(groups[:, None], others)

@@ -34,8 +34,8 @@ class CostLine:
         return np.asarray(np.interp(wanted, self.sizes, self.costs) + self.slope * beyond)
 
     def largest_within(self, limit: float) -> float:
-        """The largest micro-batch whose cost is within a limit that some known one keeps. Infinite
-        if the cost does not grow."""
+        """The largest micro-batch within a limit that some known one keeps; infinite if costs do
+        not grow."""
         last = int(np.flatnonzero(self.costs <= limit)[-1])
         slope = self.slope
         if last + 1 < len(self.sizes):
@@ -47,9 +47,9 @@ class CostLine:
 
     @property
     def slope(self) -> float:
-        """The cost of one more sample beyond the largest micro-batch, never below 0. The line goes
-        through a micro-batch of at most half the largest, if there is one. Then the allocator's
-        rounding hardly changes the slope. A single one costs nothing without samples."""
+        """The cost of one more sample beyond the largest micro-batch, never below 0: from a
+        micro-batch of at most half the largest, if there is one, so that the allocator's rounding
+        hardly matters."""
         if len(self.sizes) == 1:
             return float(self.costs[0] / self.sizes[0])
         other = max(0, np.searchsorted(2 * self.sizes, self.sizes[-1], side="right") - 1)

@@ -34,8 +34,7 @@ class CostPrior:
         reference = candidates[0].trials[0].choices.get(OPTIMIZER)
         extras = [_expected_extra(own, reference, priors, is_time) for own in families]
         self.extra_means, self._extra_deviations = np.reshape(extras, (-1, 2)).T
-        """Expected extra of each family and its deviation, as shares of the smallest measured
-        cost."""
+        """Expected extra of each family and its deviation, in smallest measured costs."""
         # The passes of a step share the optimizer's time. Memory is always paid in full.
         passes = [candidate.accumulation if is_time else 1 for candidate in candidates]
         self.extra_shares = 1 / np.array(passes)
@@ -62,9 +61,8 @@ class CostPrior:
         return np.asarray(self._weights.reshape(shape) * of_parts + self._common.reshape(shape))
 
     def between(self, derivatives: Array, rows: Indices, columns: Indices) -> Array:
-        """Prior covariance of what the law says of candidates' costs, shape (rows, columns).
-        ``derivatives`` are those of all candidates, as ``PerformanceModel.derivatives`` has
-        them."""
+        """Prior covariance of what the law, with the ``derivatives`` of all candidates, says of
+        costs, shape (rows, columns)."""
         # Linearized, Cov(cost a, cost b) is the sum over all pairs of parameters of derivative ·
         # derivative · covariance. Candidates of the same curve have equal parameters.
         of_rows, of_columns = derivatives[:3, rows, None], derivatives[:3, columns]
@@ -83,9 +81,8 @@ class CostPrior:
         return np.asarray(variances + self._extra_errors(derivatives) ** 2)
 
     def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:
-        """Correlation of the misfits, the distances from the law, shape (rows, columns). A
-        squared-exponential kernel over the logarithm (base 2) of the micro-batch, times a factor
-        for each choice in which two curves differ."""
+        """Correlation of the misfits, shape (rows, columns): a squared-exponential kernel over the
+        octaves of the micro-batch, times a factor for each choice in which two curves differ."""
         differing = between(self.curves.differing, self.curves.curve_of, rows, columns)
         octaves = np.log2(self.sizes[rows])[:, None] - np.log2(self.sizes[columns])
         return np.asarray(SCALES.misfit_per_choice**differing * np.exp(-(octaves**2) / 2))

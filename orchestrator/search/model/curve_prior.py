@@ -74,12 +74,10 @@ class _Effects:
 
 
 class CurvePrior:
-    """Prior means and covariances of the parameters of a plan's curves.
-
-    A technique affects all parameters of a time in a similar way. Of memory, it has one effect on
-    the base, the weights and optimizer states, and another on the slope, the activations. Effects
-    are relative to the techniques of the plan's first candidate.
-    """
+    """Prior means and covariances of the parameters of a plan's curves, relative to its first
+    candidate. A technique affects all parameters of a time in a similar way. Of memory, it has one
+    effect on the base, the weights and optimizer states, and another on the slope, the
+    activations."""
 
     def __init__(
         self, candidates: Sequence[Candidate], priors: TechniquePriors, *, is_time: bool
@@ -106,8 +104,8 @@ class CurvePrior:
                 log_effects += effects.means[effects.codes]
 
     def covariance(self, left: Indices, right: Indices) -> Array:
-        """Covariance of each part between curves, without what all curves have in common. The shape
-        is (parts, ...), with the shape to which the curves are broadcast."""
+        """Covariance of each part between curves, without what all have in common, shape (parts,
+        ...)."""
         shape = np.broadcast_shapes(left.shape, right.shape)
         covariance = np.zeros((len(self._parts), *shape))
         # One axis at a time: an array with all of them would be large.
@@ -127,8 +125,8 @@ class CurvePrior:
         return np.asarray(covariance + SCALES.curve**2 * (left == right))
 
     def new_choices(self, curve: int, known: Indices) -> Array:
-        """How much of what is new in a curve each curve has, from 0 to 1, shape (curves,). New are
-        the choices that no known curve has. If there are none, the combination is new."""
+        """How much of the choices that no known curve has, else of the combination, each curve
+        shares, from 0 to 1, shape (curves,)."""
         is_equal = [axis.codes == axis.codes[curve] for axis in self._axes]
         new = [equal for equal in is_equal if not equal[known].any()]
         if not new:
@@ -148,8 +146,8 @@ def _effects(
     priors: TechniquePriors,
     expected: Callable[[Effect], tuple[float, float]],
 ) -> list[_Effects]:
-    """The effects of axes, relative to the values of the first curve. ``expected`` gives mean and
-    deviation of the logarithm of an effect on the parameter."""
+    """The effects of axes; ``expected``: mean and deviation of the logarithm of one on the
+    parameter."""
     listed = []
     for axis in axes:
         effects = [priors.between(axis.name, axis.values[0], value) for value in axis.values]

@@ -15,23 +15,21 @@ from orchestrator.search.model.hyperparameters import Hyperparameters
 _MISFIT_LOG_DEVIATION = 0.7
 """Standard deviation of the logarithm of a misfit around the usual one: a factor of two."""
 _SURPRISE = 5.0
-"""A measurement this many standard deviations from what all others say shows an unusual technique.
-It says nothing about the usual errors, nor about other techniques. Times of the host are never
-surprises: on every model they are far from what the times of the GPU suggest."""
+"""A measurement this many standard deviations from what all others say shows an unusual technique,
+and nothing about usual errors. Times of the host are never surprises: on every model they are far
+from what the times of the GPU suggest."""
 _MOST_SURPRISES = 0.25
 """At most this share of the measurements counts as surprises."""
 _PRIOR_MEASUREMENTS = 10.0
 """The prior of the posterior's scale weighs as much as so many measurements. By replay: with 6, the
 bounds of the simulated decoder hold too rarely; with many, searches take longer."""
 _FREE_PARAMETERS = 2
-"""Base and slope are nearly free before a measurement, so two of the first residuals are always
-small."""
+"""Base and slope are nearly free, so two of the first residuals are always small."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Residuals:
-    """What the linearized law does not explain of the measured costs. Arrays have one entry per
-    measured candidate; covariances and kernels are square."""
+    """What the linearized law does not explain of the measured costs; covariances are square."""
 
     from_prior: Array
     """Measured costs minus the costs at the prior mean of the parameters."""
@@ -127,9 +125,9 @@ def _without(surprises: Mapping[int, float], residuals: Residuals) -> Indices:
 
 
 def left_out(covariance: Array, residuals: Array) -> tuple[Array, Array]:
-    """The distance of each residual from what all others predict, and its variance. Both have the
-    shape (residuals,). Leave-one-out prediction (Rasmussen and Williams, 2006, equation 5.12): with
-    the inverse covariance P, the distance is (P r)_i / P_ii, and its variance is 1 / P_ii."""
+    """The distance of each residual from what all others predict, and its variance, shapes
+    (residuals,): with the inverse covariance P they are (P r)_i / P_ii and 1 / P_ii (Rasmussen and
+    Williams, 2006, equation 5.12)."""
     precision = np.linalg.inv(covariance)
     variances = 1 / np.diag(precision)
     return precision @ residuals * variances, variances
@@ -184,9 +182,8 @@ def outlier_noises(residuals: Residuals, hyperparameters: Hyperparameters) -> Ar
 
 
 def log_likelihoods(covariance: Array, variances: Array, residuals: Array) -> Array:
-    """Logarithms of the normal densities of the residuals, up to a constant, shape (choices,).
-    Choice ``k`` has the covariance ``covariance + diag(variances[k])``; ``variances`` has shape
-    (choices, residuals)."""
+    """Logarithms of the normal densities of the residuals, up to a constant, shape (choices,):
+    choice ``k`` has the covariance ``covariance + diag(variances[k])``."""
     covariances = covariance + variances[:, :, None] * np.eye(len(residuals))
     solved = np.linalg.solve(covariances, residuals[:, None])[:, :, 0]
     return np.asarray(-0.5 * (solved @ residuals + np.linalg.slogdet(covariances).logabsdet))

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hyperparameters:
     """How costs are expected to behave, as logarithms unless stated otherwise (0.02 is about 2 %).
-    Of the listed values the model chooses, after every measurement, those under which all
-    measurements are most probable."""
+    Of listed values the model chooses the most probable ones after every measurement."""
 
     misfit_deviations: tuple[float, ...]
     """How far costs are from the law. Similar candidates have similar misfits."""
@@ -19,8 +18,8 @@ class Hyperparameters:
     floor_noises: tuple[float, ...] = (0.01, 0.03, 0.1, 0.3)
     """Noise of a measurement on the floor of a time: the pace of a host varies more."""
     outlier_threshold: float
-    """A measurement further from the law than this many times the common noise gets more noise of
-    its own."""
+    """How many times the common noise a measurement may be from the law without more noise of its
+    own."""
 
     floor_below: float
     """Expected distance of a floor below the smallest measured cost."""
@@ -32,8 +31,7 @@ class Hyperparameters:
     """Noise, and misfit of a first fit, before the residuals of this fit select the scales."""
 
     max_norm_exponent: float = 100.0
-    """Exponent of the norm that replaces the maximum in the law, to have derivatives: within 0.7 %
-    of it."""
+    """Exponent of the norm, within 0.7 % of the maximum, that replaces it to have derivatives."""
 
 
 OF_TIME = Hyperparameters(

@@ -21,8 +21,7 @@ class Measurement:
     trial_id: str
     """The first repeat that ended ok."""
     speed_ci95: float = 0.0
-    """Half the 95 % confidence interval of the speed, relative to it: the largest of the
-    repeats."""
+    """Half the relative 95 % interval of the speed: the largest of the repeats."""
     host_bound_share: float | None = None
     """Share of the micro-batches after which the GPU ran out of work; None if unknown. At 1 the
     host alone limits the speed."""
@@ -42,9 +41,9 @@ class Measurement:
 
     @property
     def branch(self) -> Branch:
-        """Which side of the performance model a measured time shows. A host-bound time is the time
-        of the host. It is only an upper bound of the GPU's time. If the host limits a part of the
-        time, either branch is possible."""
+        """Which side of the performance model a measured time shows. A host-bound time is only an
+        upper bound of the GPU's time. If the host limits a part of the time, either branch is
+        possible."""
         if self.host_bound_share is None:
             return Branch.UNKNOWN
         if self.host_bound_share > GPU_BOUND:
@@ -55,8 +54,8 @@ class Measurement:
 
 
 def measurement_of(records: Iterable[TrialRecord]) -> Measurement | None:
-    """The worst memory, error and waits of the repeats that ended ok, and their median speed. None
-    if no repeat has both a memory and a speed."""
+    """The worst memory, error and waits of the repeats that ended ok, and their median speed, if
+    any."""
     repeats = [record for record in records if _is_measured(record)]
     if not repeats:
         return None

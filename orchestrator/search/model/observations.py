@@ -10,13 +10,12 @@ from orchestrator.search.model.cost_prior import CostPrior
 from orchestrator.search.model.performance_model import Branch
 
 _GROWS_ON_CURVE = 1.3
-"""A host-bound time above this many times that of a smaller micro-batch is no constant floor. The
-time of a host varies by less."""
+"""A host-bound time above this many times that of a smaller micro-batch is no constant floor."""
 _GROWS_ELSEWHERE = 3.0
 """The same compared with other techniques, which change the time of the host, too."""
 _EQUAL_LOADING = 0.05
-"""Two host-bound rows within this distance of seconds per sample wait for the same loader, as a
-logarithm."""
+"""Host-bound rows within this distance, a logarithm, of seconds per sample wait for the same
+loader."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,8 +67,7 @@ def as_arrays(observations: Mapping[int, Observation], prior: CostPrior) -> Meas
 
 def _corrected_branches(seen: Indices, *, costs: Array, sizes: Array, curves: Indices) -> Indices:
     """The branch of the law that each observation shows. A time that grows with the micro-batch is
-    no floor, whatever limits it: a host that loads the samples takes longer for more of them. The
-    law describes it by its line."""
+    no floor: a host that loads the samples takes longer for more of them."""
     branches = seen.copy()
     floors = seen == Branch.HOST_BOUND
     for row in np.flatnonzero(floors):

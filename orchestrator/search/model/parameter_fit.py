@@ -10,12 +10,10 @@ from orchestrator.search.model.performance_model import PerformanceModel
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParameterFit:
-    """A nonlinear least-squares problem (Nocedal and Wright, Numerical Optimization, section 10.3).
-
-    The loss is the sum of three squares, each in deviations: measured costs from the law,
-    parameters from their prior mean, and branches of the law from what was seen. SciPy's
-    Levenberg-Marquardt finds lower losses further from the start, whose answers are worse.
-    """
+    """A nonlinear least-squares problem (Nocedal and Wright, Numerical Optimization, section 10.3)
+    of measured costs from the law, parameters from their prior mean, and branches of the law from
+    what was seen, each in deviations. SciPy's Levenberg-Marquardt finds lower losses further from
+    the start, whose answers are worse."""
 
     law: PerformanceModel
     prior_mean: Array

@@ -15,11 +15,10 @@ import numpy as np
 from orchestrator.search.model.arrays import Array, Indices
 
 _BRANCH_SLACK = 0.05
-"""How far a branch of the law may exceed the branch that was seen, as a logarithm. An excess of
-this size costs as much as one standard deviation."""
+"""How far a branch of the law may exceed the branch that was seen: one standard deviation, a
+logarithm."""
 _FLOOR_CORNER = 0.1
-"""How far the floor may exceed a line that was seen, at no cost: real curves bend near the corner
-between floor and line."""
+"""How far the floor may exceed a line that was seen, because real curves bend near the corner."""
 _MIN_EXTRA_FACTOR = 0.02
 """An extra below zero leaves at least this factor of a cost. Keeps the logarithm defined."""
 
@@ -37,12 +36,10 @@ class Branch(enum.IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PerformanceModel:
-    """The law for some candidates, with the unit and the branches of their measurements.
-
-    All costs are logarithms. Arrays have the shape (candidates,). The parameters are one vector:
-    the logarithms of a floor, a base and a slope for each curve, then an extra for each optimizer
-    family. Curves do not depend on the optimizer.
-    """
+    """The law for some candidates, with the unit and the branches of their measurements. All costs
+    are logarithms; arrays have the shape (candidates,). The parameters are one vector: the
+    logarithms of a floor, a base and a slope for each curve, then an extra for each optimizer
+    family."""
 
     sizes: Array
     """Micro-batches."""
@@ -104,8 +101,8 @@ class PerformanceModel:
         return self._by_parameter(np.array([-sign, *(sign * shares)]), len(parameters))
 
     def _branches(self, parameters: Array) -> tuple[Array, Array, Array]:
-        """Each candidate's floor and line, and the shares of base and slope in the line. The shares
-        have the shape (2, candidates). They are also the derivatives of the line."""
+        """Each candidate's floor and line, and the shares of base and slope in the line, (2,
+        candidates)."""
         of_curves = parameters[: 3 * self.curve_count].reshape(3, self.curve_count)
         floor, base, slope = of_curves[:, self.curves]
         terms = np.array([base, slope + np.log(self.sizes)])
@@ -113,9 +110,8 @@ class PerformanceModel:
         return floor, line, np.exp(terms - line)
 
     def _costs_without_extra(self, parameters: Array) -> Array:
-        """The floor or the line where the candidate was measured on it, else their maximum. So a
-        measurement on the line does not affect the floor. With few measurements, a fit could
-        otherwise put the floor through it, and rule out all smaller micro-batches."""
+        """The floor or the line where the candidate was measured on it, else their maximum: with
+        few measurements, a fit could otherwise put the floor through a measurement on the line."""
         floor, line, _ = self._branches(parameters)
         # The p-norm replaces the maximum, because it has derivatives everywhere:
         # log max(a, b) ≈ log(a^p + b^p) / p.

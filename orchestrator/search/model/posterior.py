@@ -23,12 +23,9 @@ floor from the line, about 0.3: the logistic function then is close to the norma
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ResidualKernel:
-    """The part of the costs that the law does not describe: misfits, and effects of surprises.
-
-    A technique that is three times as slow as expected says nothing about the others. So a
-    surprising measurement gets an effect of its own, which it shares with candidates that have the
-    same technique. Without it, the distance would be spread over all techniques of its trial.
-    """
+    """The part of the costs that the law does not describe: misfits, and effects of surprises. A
+    technique that is three times as slow as expected says nothing about the others, so a surprise
+    gets an effect of its own, shared by candidates that have the same technique."""
 
     prior: CostPrior
     misfit: float
@@ -182,9 +179,9 @@ class CostModel:
         beside: _ResidualKernel,
         scale: float,
     ) -> None:
-        """The posterior of all candidates, from the fitted parameters of the measured curves.
-        Gaussian process regression (Rasmussen and Williams, sections 2.2 and 2.7), with the law
-        linearized at the fit. ``moved`` is the fit minus the prior mean."""
+        """The posterior of all candidates by Gaussian process regression (Rasmussen and Williams,
+        sections 2.2 and 2.7), with the law linearized at the fit, which ``moved`` from the prior
+        mean."""
         every = np.arange(len(self._prior.sizes))
         law, parameters = self._extended(measured, moved)
         costs = law.costs(parameters)

@@ -58,8 +58,8 @@ class LoggedTrial:
 
 
 class ExperimentLogger(Protocol):
-    """Writes trials with one library. The constructor takes the subfolder of the run folder for its
-    files, and the arguments of its row."""
+    """Writes trials with one library; made from its subfolder of the run and the arguments of its
+    row."""
 
     def log(self, trial: LoggedTrial) -> None:
         """Write a trial that has ended."""

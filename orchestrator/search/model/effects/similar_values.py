@@ -16,8 +16,8 @@ _VARIANT_CORRELATION = 0.95
 TorchInductor slow a model down by 46 %, and differ from each other by 2 %. Variants of
 checkpointing cost 30 %, and differ by 4 %."""
 _SHARE_SCALE = 0.7
-"""Difference of two shares over which the effect is expected to change. In recorded runs, time and
-memory are smooth in the share of activations to keep."""
+"""Difference of two shares of activations over which the effect is expected to change: it is
+smooth."""
 _LARGE_NUMBER_SCALE = 4.0
 """Octaves over which the effect of a number above 1, such as a rank, is expected to change."""
 

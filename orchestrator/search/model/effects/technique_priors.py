@@ -25,15 +25,14 @@ _FILE = Path(__file__).with_name("technique_priors.json")
 """Written by ``python -m tests.benchmarks.technique_priors`` from recorded tables."""
 
 _UNKNOWN_DEVIATION_WITHOUT_TABLES = 0.7
-"""Standard deviation of an unknown effect if there are no tables at all, as a logarithm of time. It
-is large, because the technique may be one with a very large effect."""
+"""Standard deviation of an unknown effect, which may be very large, without any table, as a
+logarithm."""
 _CORRELATION_WITHOUT_TABLES = 0.5
-"""Correlation of the effects of two values of an axis if there are no tables. Nothing is known of
-any value then. So effects relative to the same reference share half of their variance: the
-reference's own."""
+"""Correlation of the effects of two values of an axis if there are no tables: effects relative to
+the same reference share half of their variance, the reference's own."""
 _WORKS = {"recorded": 0.95, "similar": 0.85, "unknown": 0.7}
-"""Probability that a technique works on this model if it, a similar one or neither ran on another
-model. The last is low, so that new techniques are tried one by one."""
+"""Probability that a technique works here if it, a similar one or neither ran on another model. The
+last is low, so that new techniques are tried one by one."""
 
 _LEAST_DEVIATION = 0.05
 _DEVIATION_SHARE = 0.5
@@ -43,9 +42,8 @@ this share of the recorded difference."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TechniquePriors:
-    """The recorded effects of techniques: axis -> value -> effect. For a value without a recorded
-    effect, the effect is estimated from similar values (``similar_values``). Without similar
-    values, it is the assumption in ``unrecorded``."""
+    """The recorded effects of techniques: axis -> value -> effect; of other values those of similar
+    ones (``similar_values``), else the assumption in ``unrecorded``."""
 
     effects: Mapping[str, Mapping[str, Effect]] = field(default_factory=dict)
     knows_speeds: bool = True
@@ -133,9 +131,8 @@ class TechniquePriors:
         return [name for name in recorded if recorded[name].deviation and correlation(name, value)]
 
     def _from_similar(self, axis: str, value: Choice) -> Effect:
-        """The expected effect of a value without a recorded effect. A small Gaussian process over
-        the values of the axis. Its mean function is ``unrecorded``, and its observations are the
-        recorded effects of similar values."""
+        """The expected effect of a value without a recorded effect: a small Gaussian process over
+        similar values, with ``unrecorded`` as its mean."""
         prior = unrecorded.expectation(axis, value)
         similar = self._similar(axis, str(value))
         if not similar:

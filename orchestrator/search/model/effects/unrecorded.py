@@ -12,8 +12,8 @@ from jobs.techniques import AXES
 from orchestrator.search.model.effects.similar_values import is_share, parsed
 
 SLOPE_OF_MEMORY = 2.0
-"""Effect of a technique on the memory of a sample / its effect on all memory of a trial. Recorded
-trials have about half of their memory in activations."""
+"""Effect on the memory of a sample / on all memory of a trial, about half of which is
+activations."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,8 +118,8 @@ INTERACTIONS: Mapping[tuple[str, str], Effect] = {
     # recorded decoder of 1.2 B, it was 0.2 less.
     ("compile", "kernels"): Effect(log_time=0.15, deviation=0.1),
 }
-"""Two axes -> effect on the time of a pair of their values, beyond the effects of each. Other pairs
-have ``PriorScales.pair``."""
+"""Two axes -> effect on the time of a pair of their values; other pairs have
+``PriorScales.pair``."""
 BUILD_SECONDS = 50.0
 """Seconds that DeepSpeed needs to compile an op on its first use, and to start its engine. The
 compilation of its CPU Adam was measured: 39 to 42 s."""

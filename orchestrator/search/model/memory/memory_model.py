@@ -46,9 +46,8 @@ _ERRORS = CorrectionHyperparameters()
 
 
 class MemoryModel:
-    """The logarithm of every candidate's bytes as a normal distribution. ``predicted_bytes`` maps
-    trial ids to predicted bytes. It may grow during the search. It needs only a few micro-batches
-    of each curve, because memory is nearly affine in the micro-batch."""
+    """The logarithm of every candidate's bytes as a normal distribution. ``predicted_bytes`` (trial
+    -> bytes) may grow, and needs only a few micro-batches of each curve."""
 
     def __init__(
         self,
@@ -149,9 +148,9 @@ class MemoryModel:
         return np.array(list(known), int), np.array(list(known.values()))
 
     def _rest_covariance(self, rows: Indices, columns: Indices, deviation: float) -> Array:
-        """Prior covariance of all errors but those of sample memories, shape (rows, columns).
-        ``deviation`` is that of a single prediction. Half of its variance is shared by candidates
-        with equal predictions, and half by candidates with similar techniques and sizes."""
+        """Prior covariance of all errors but those of sample memories, shape (rows, columns). Half
+        of the variance of a single prediction is shared by equal ones, and half by similar
+        candidates."""
         log_predicted = self._predicted.log_bytes()
         is_equal = log_predicted[rows][:, None] == log_predicted[columns]
         kernel = self._prior.misfit_kernel(rows, columns)
@@ -169,9 +168,9 @@ class MemoryModel:
         return np.asarray(exact + self._predicted.variances(of_samples=False) + of_loss**2)
 
     def _sample_covariance(self, rows: Indices, columns: Indices) -> Array:
-        """Prior covariance of the errors of borrowed sample memories, shape (rows, columns). It is
-        the error of the expected effects, and one that only the same curve has. The memory that
-        each sample adds is wrong by nearly the same share at every micro-batch."""
+        """Prior covariance of the errors of borrowed sample memories, shape (rows, columns): that
+        of the expected effects, and one that only the same curve has, at nearly the same share
+        everywhere."""
         is_same = self.curves[rows][:, None] == self.curves[columns]
         is_same &= self._predicted.borrows[rows][:, None]
         distant = _ERRORS.along_a_curve
@@ -185,8 +184,8 @@ class MemoryModel:
         return np.asarray(self._predicted.variances(of_samples=True) + own)
 
     def _most_probable_deviation(self, measured: Indices, log_measured: Array) -> float:
-        """The deviation of a single prediction that the errors make most probable. Only the
-        candidates with predictions of their own show it."""
+        """The deviation of a single prediction that the errors of predictions of their own make
+        most probable."""
         is_own = ~self._predicted.borrows[measured]
         own = measured[is_own]
         if not len(own):

@@ -18,12 +18,11 @@ Lines = Mapping[int, CostLine]
 class PredictedMemory:
     """Reads predictions, and fills in the missing ones.
 
-    The memory of a curve is a base plus the memory of its samples, but at least a floor. Between
-    two predicted micro-batches it is interpolated linearly. A curve without predictions borrows
-    those of the predicted curve that differs in the fewest choices, with the expected effect of
-    these choices. The effect of a choice that concerns the activations multiplies only the memory
-    of the samples, without the memory of the loss: what it needs more than the smallest predicted
-    loss of the same other choices.
+    The memory of a curve is a base plus the memory of its samples, but at least a floor, and linear
+    between predicted micro-batches. A curve without predictions borrows those of the predicted
+    curve that differs in the fewest choices, with the expected effect of these choices. A choice
+    that concerns the activations multiplies only the memory of the samples, without that of the
+    loss: what it needs more than the smallest predicted loss of the same other choices.
     """
 
     def __init__(
@@ -92,8 +91,8 @@ class PredictedMemory:
             self._floor_bytes[rows] = floors[lender]
 
     def log_bytes(self, sample_errors: Array | float = 0.0) -> Array:
-        """Logarithms of predicted bytes, shape (candidates,). ``sample_errors`` are logarithms of
-        factors on the memory of the samples, of the same shape."""
+        """Logarithms of predicted bytes; ``sample_errors`` are those of factors on the memory of
+        the samples."""
         line = self._base_bytes + self._loss_bytes + self._sample_bytes * np.exp(sample_errors)
         return np.asarray(np.log(np.maximum(line, self._floor_bytes)))
 
@@ -103,18 +102,15 @@ class PredictedMemory:
         return np.asarray(self.borrows * self._loss_bytes / line)
 
     def sample_weights(self, sample_errors: Array | float = 0.0) -> Array:
-        """The share of the samples in the memory of each candidate, shape (candidates,). It is the
-        derivative of ``log_bytes`` by the errors, above the floor."""
+        """The share of the samples in the memory, and so the derivative of ``log_bytes`` by the
+        errors."""
         samples = self._sample_bytes * np.exp(sample_errors)
         return np.asarray(samples / (self._base_bytes + self._loss_bytes + samples))
 
     def covariance(self, rows: Indices, columns: Indices, *, of_samples: bool) -> Array:
-        """Covariance of the errors of borrowed predictions, shape (rows, columns).
-
-        ``of_samples``: the errors of the memory of the samples, otherwise those that choices such
-        as the optimizer cause in all memory. Two curves share the errors of the choices in which
-        both differ from their lenders.
-        """
+        """Covariance of the errors of borrowed predictions, shape (rows, columns): ``of_samples``,
+        else of choices that change all memory. Two curves share the errors of the choices in which
+        both differ from their lenders."""
         return between(partial(self._shared, of_samples), self.curves, rows, columns)
 
     def variances(self, *, of_samples: bool) -> Array:
@@ -141,8 +137,8 @@ class PredictedMemory:
         return least
 
     def _floors(self, lines: Lines) -> Mapping[int, float]:
-        """The smallest predicted bytes of the curves with the same optimizer, model and such. The
-        optimizer's step needs its memory, however little the samples need."""
+        """The smallest predicted bytes of curves with the same optimizer, whose step needs its
+        memory."""
         floors: dict[int, float] = {}
         for group in self._choices.groups(lines, ~self._choices.is_of_samples):
             smallest = min(float(lines[curve].costs.min()) for curve in group)

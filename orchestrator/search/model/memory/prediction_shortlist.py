@@ -16,8 +16,8 @@ _SIZE_RATIO = 4
 
 
 def prediction_shortlist(trials: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
-    """The trials to predict: a few micro-batches of each set of techniques, the fastest sets first.
-    Memory is nearly affine in the micro-batch, so the other micro-batches can be interpolated."""
+    """The trials to predict: a few micro-batches of each set of techniques, the fastest sets
+    first."""
     if len(trials) <= _SMALL_PLAN:
         return list(trials)
     by_curve: dict[Curve, dict[int, TrialSpec]] = {}
