@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from orchestrator.argument_types import duration, run_location
+from orchestrator.argument_types import count, duration, run_location
 from orchestrator.reporting.terminal.safe_text import safe_streams
 from orchestrator.storage.location import Location
 
@@ -232,6 +232,8 @@ def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
     folder = f"run folder, or a URI to publish it to such as s3://BUCKET/NAME (default: {output})"
     add("--output", type=run_location, metavar="DIR", help=folder)
     add_force(parser)
+    gpus = "GPUs of one node for each trial (default: resources.gpus_per_trial)"
+    add("--gpus", type=count, metavar="N", help=gpus)
     add("--dry-run", action="store_true", help="print the plan and stop")
     budget = "end in this time; trials that have not started by then are recorded as skipped"
     dest = "time_budget_seconds"

@@ -23,7 +23,7 @@ _LOSS_MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
 MISMATCH = _LOSS_MISMATCH | {FlagKind.GRADIENTS_DIFFER}
 """Flags of a row that trained something else than its reference."""
 BATCH_AXES = ("micro_batch", "accumulation")
-"""Their product is the effective batch."""
+"""Their product is the effective batch of a GPU."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -60,8 +60,13 @@ class Configuration:
         return self.row["accumulation"] or 0
 
     @property
+    def gpus(self) -> int:
+        """GPUs that train together."""
+        return int(self.row.get("world_size") or 1)
+
+    @property
     def effective_batch(self) -> int:
-        """Samples per optimizer step."""
+        """Samples per optimizer step, of all GPUs together."""
         return int(self.row["effective_batch"])
 
     @property

@@ -78,7 +78,7 @@ def dollars_per_million(configuration: Configuration, price_per_hour: float | No
     """Dollars for a million samples, from dollars per GPU hour; None without a price."""
     if price_per_hour is None:
         return None
-    seconds = 1_000_000 / configuration.samples_per_second
+    seconds = configuration.gpus * 1_000_000 / configuration.samples_per_second
     return price_per_hour / HOUR_SECONDS * seconds
 
 

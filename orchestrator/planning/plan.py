@@ -93,11 +93,12 @@ def trial_spec(
         ),
         training_recipe=_training_recipe(choices, variants, config),
         own_code=config.own_code,
-        world_size=_world_size(choices, config),
+        world_size=world_size_of(choices, config),
     )
 
 
-def _world_size(choices: Choices, config: SweepConfig) -> int:
+def world_size_of(choices: Choices, config: SweepConfig) -> int:
+    """GPUs that a trial with these choices trains on."""
     is_shared = SEVERAL_GPUS in SHARDING.variant(choices[SHARDING.name]).traits
     return config.resources.gpus_per_trial if is_shared else 1
 
@@ -143,7 +144,7 @@ def _solved(assignment: Choices, config: SweepConfig) -> Choices:
     if isinstance(effective_batch, int):
         micro_batch = solved[MICRO_BATCH]
         assert isinstance(micro_batch, int)
-        samples = micro_batch * _world_size(solved, config)
+        samples = micro_batch * world_size_of(solved, config)
         whole, rest = divmod(effective_batch, samples)
         solved[ACCUMULATION] = round(effective_batch / samples, 4) if rest else whole
     choices = {axis: solved.pop(axis) for axis in AXES}
@@ -155,7 +156,7 @@ def _is_excluded(choices: Choices, config: SweepConfig) -> bool:
     assert isinstance(micro_batch, int)
     assert isinstance(accumulation, (int, float))
     # The product is rounded, because an accumulation that is not whole has four digits only.
-    samples = micro_batch * accumulation * _world_size(choices, config)
+    samples = micro_batch * accumulation * world_size_of(choices, config)
     values = {**choices, EFFECTIVE_BATCH: round(samples)}
     # An empty exclusion would match everything. Its author meant to exclude nothing.
     return any(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from jobs.node.bytecode import keep_bytecode
@@ -44,6 +44,9 @@ def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
         trust_remote_code=options.trust_remote_code,
         allow_own_code=options.allow_own_code,
     )
+    if options.gpus is not None:
+        resources = config.resources.model_copy(update={"gpus_per_trial": options.gpus})
+        config = replace(config, resources=resources)
     for note in config.notes:
         say(note)
     elsewhere, asks_hub = is_elsewhere(options.address), not options.dry_run

@@ -32,5 +32,7 @@ class VerbOptions(RunOptions):
     """None: the configuration's own folder, or one beside it."""
     trust_remote_code: bool = False
     allow_own_code: bool = False
+    gpus: int | None = None
+    """GPUs of a trial; None: as ``resources.gpus_per_trial`` says."""
     dry_run: bool = False
     """Print the plan and measure nothing."""

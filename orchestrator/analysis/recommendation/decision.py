@@ -8,6 +8,7 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison, decisive_check
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.pareto import little_memory, pareto_front
+from orchestrator.analysis.recommendation.gpu_counts import GpuCount, gpu_counts
 from orchestrator.analysis.recommendation.not_ranked import (
     Reason,
     best_of_other_samples,
@@ -68,6 +69,8 @@ class Recommendation:
     """The cap check of the best; None if its fit is inferred from its peak."""
     comparisons: tuple[PairedComparison, ...]
     """Tie-breaks between the best and other candidates."""
+    gpu_counts: Sequence[GpuCount]
+    """The best on each number of GPUs; empty if the run has only one number."""
 
     def figure(self, candidate: Offer) -> float | None:
         """The objective's figure, in its own unit."""
@@ -100,6 +103,7 @@ def recommend(rankings: Rankings, constraints: Constraints) -> Recommendation:
         nearby=_nearby_batches(rankings, constraints, best),
         check=check,
         comparisons=_comparisons_of_best(ranked, rankings.comparisons),
+        gpu_counts=gpu_counts(rankings, constraints),
     )
 
 

@@ -41,7 +41,8 @@ def candidates_between(
     for sizes in grouped(sound, attrgetter("techniques")).values():
         for pair in itertools.pairwise(sorted(sizes, key=attrgetter("micro_batch"))):
             for micro_batch in divisors:
-                if pair[0].micro_batch < micro_batch < pair[1].micro_batch:
+                is_between = pair[0].micro_batch < micro_batch < pair[1].micro_batch
+                if is_between and effective_batch % (micro_batch * pair[0].gpus) == 0:
                     yield from _between(*pair, micro_batch, effective_batch, recorded)
 
 
@@ -52,7 +53,7 @@ def _between(
     effective_batch: int,
     recorded: WrongAccumulations,
 ) -> Iterator[Offer]:
-    accumulation = effective_batch // micro_batch
+    accumulation = effective_batch // (micro_batch * smaller.gpus)
     if not all(recorded.allow(neighbour, accumulation) for neighbour in (smaller, larger)):
         return
     # The neighbours freed their gradients after each step; accumulation keeps them between passes.

@@ -165,7 +165,8 @@ def _inferred(
     configuration: Configuration, effective_batch: int, recorded: WrongAccumulations
 ) -> Offer | None:
     """The configuration at more accumulation; None if its training or figures are not known."""
-    accumulation, rest = divmod(effective_batch, configuration.micro_batch)
+    samples = configuration.micro_batch * configuration.gpus
+    accumulation, rest = divmod(effective_batch, samples)
     is_more = accumulation > configuration.accumulation
     if rest or not is_more or not recorded.allow(configuration, accumulation):
         return None
@@ -197,8 +198,9 @@ def _inferred(
 def at_batch(configuration: Configuration, micro_batch: int, accumulation: int) -> Configuration:
     """A configuration with its own figures at another batch."""
     batch = {"micro_batch": micro_batch, "accumulation": accumulation}
+    effective_batch = micro_batch * accumulation * configuration.gpus
     return replace(
         configuration,
         choices={**configuration.choices, **batch},
-        row={**configuration.row, **batch, "effective_batch": micro_batch * accumulation},
+        row={**configuration.row, **batch, "effective_batch": effective_batch},
     )

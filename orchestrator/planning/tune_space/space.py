@@ -1,13 +1,12 @@
 """The configurations that ``tune`` chooses from."""
 
-import itertools
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Choices
-from orchestrator.planning.plan import Plan, RuleCheck, chosen_variants, plan
+from orchestrator.planning.plan import Plan, RuleCheck, chosen_variants, plan, world_size_of
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import quick_measure
 from orchestrator.planning.tune_space import policy
@@ -15,6 +14,7 @@ from orchestrator.planning.tune_space.combinations import (
     Combinations,
     Obstacle,
     TechniqueSet,
+    TriedValues,
     combinations,
 )
 from orchestrator.planning.tune_space.values import (
@@ -59,16 +59,16 @@ def tune_space(
     limit: int = policy.MAX_CONFIGURATIONS,
 ) -> TuneSpace:
     """The space for the user's configuration, of at most ``limit`` configurations; pure."""
-    effective_batch = goal.effective_batch or _own_effective_batch(config.baseline)
+    effective_batch = goal.effective_batch or _own_effective_batch(config)
     tuned = replace(
         config.of_trials(()),
-        baseline=_with_accumulation(config.baseline),
+        baseline=_with_accumulation(config),
         budgets=goal.budgets or config.budgets,
         measure=quick_measure(config.measure),
     )
     values = listed_values(tuned, recipe=goal.recipe, has_gpu=has_gpu, is_missing=is_missing)
     chosen = combinations(
-        values.tried,
+        _around(values.tried),
         _obstacle(tuned),
         effective_batch=effective_batch,
         has_gpu=has_gpu,
@@ -76,9 +76,8 @@ def tune_space(
     )
     values = values.without(_reasons(chosen, values, tuned))
     own = tuned.baseline
-    crossed = itertools.product(chosen.technique_sets, chosen.batches)
     # The user's own training comes first, because everything is compared with it.
-    trials = (own, *({**own, **techniques, **batch} for techniques, batch in crossed))
+    trials = (own, *_crossed(chosen, tuned, effective_batch))
     planned = plan(replace(tuned, trials=trials), has_gpu=has_gpu)
     return TuneSpace(
         config=replace(tuned, axes=_shown_axes(values, chosen)),
@@ -86,6 +85,33 @@ def tune_space(
         effective_batch=effective_batch,
         not_tried=values.not_tried,
     )
+
+
+def _around(tried: TriedValues) -> TriedValues:
+    """The values with that of ``policy.AROUND`` first, where it is tried."""
+    firsts = {axis: value for axis, value in policy.AROUND.items() if value in tried[axis]}
+    return {
+        axis: tuple(dict.fromkeys((firsts.get(axis, listed[0]), *listed)))
+        for axis, listed in tried.items()
+    }
+
+
+def _crossed(
+    chosen: Combinations, config: SweepConfig, effective_batch: int | None
+) -> Iterator[Choices]:
+    """Every set at every batch, but those with which its GPUs miss the effective batch."""
+    for techniques in chosen.technique_sets:
+        own = {**config.baseline, **techniques}
+        gpus = world_size_of(own, config)
+        for batch in chosen.batches:
+            choices = {**own, **batch}
+            # The batches are those of one GPU.
+            accumulation = batch[ACCUMULATION]
+            if effective_batch is not None and isinstance(accumulation, int):
+                choices[ACCUMULATION] = accumulation // gpus
+                if accumulation % gpus:
+                    continue
+            yield choices
 
 
 def _obstacle(config: SweepConfig) -> Obstacle:
@@ -143,21 +169,23 @@ def _shown_axes(values: Values, chosen: Combinations) -> dict[str, tuple[Choice,
     return {axis: tuple(listed) for axis, listed in axes.items() if len(listed) > 1}
 
 
-def _own_effective_batch(baseline: Mapping[str, Choice]) -> int | None:
+def _own_effective_batch(config: SweepConfig) -> int | None:
+    baseline = config.baseline
     named = baseline.get(EFFECTIVE_BATCH)
     if isinstance(named, int):
         return named
     micro_batch, accumulation = baseline[MICRO_BATCH], baseline.get(ACCUMULATION, 1)
     if isinstance(micro_batch, int) and isinstance(accumulation, int) and accumulation > 1:
-        return micro_batch * accumulation
+        return micro_batch * accumulation * world_size_of(baseline, config)
     return None
 
 
-def _with_accumulation(baseline: Choices) -> dict[str, Choice]:
+def _with_accumulation(config: SweepConfig) -> dict[str, Choice]:
     """The baseline with an accumulation instead of an effective batch."""
-    choices = dict(baseline)
+    choices = dict(config.baseline)
     effective_batch = choices.pop(EFFECTIVE_BATCH, None)
     micro_batch = choices[MICRO_BATCH]
     if isinstance(effective_batch, int) and isinstance(micro_batch, int):
-        choices[ACCUMULATION] = max(1, effective_batch // micro_batch)
+        samples = micro_batch * world_size_of(choices, config)
+        choices[ACCUMULATION] = max(1, effective_batch // samples)
     return choices

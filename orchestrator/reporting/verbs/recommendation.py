@@ -1,6 +1,6 @@
 """A recommendation as lines of text."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
@@ -10,6 +10,7 @@ from orchestrator.analysis.recommendation import (
     Offer,
     Recommendation,
 )
+from orchestrator.analysis.recommendation.gpu_counts import GpuCount
 from orchestrator.analysis.recommendation.not_ranked import Reason
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.configurations import (
@@ -107,6 +108,7 @@ class RecommendationText:
             yield "next best, with other techniques:"
         for candidate in self.recommendation.runners_up:
             yield f"  {self._line(candidate)}{short_notes(self.results, candidate)}"
+        yield from gpu_count_lines(self.recommendation.gpu_counts, self._line)
         if self.recommendation.nearby:
             yield "near this effective batch:"
         wanted = self.recommendation.constraints.effective_batch
@@ -209,6 +211,20 @@ class RecommendationText:
         percent = round(100 * (ratio - 1))
         more = f"{abs(percent)} % {'more' if percent > 0 else 'less'}"
         return f"{more} {noun}" if percent else f"the same {noun}"
+
+
+def gpu_count_lines(counts: Sequence[GpuCount], line_of: Callable[[Offer], str]) -> Iterator[str]:
+    """How many GPUs: the best on each number, and how much of their speed is gained."""
+    if not counts:
+        return
+    yield "by the number of GPUs:"
+    for own in counts:
+        parts = [line_of(own.best)]
+        if own.gpus > 1:
+            parts.append(f"{number(own.samples_per_second_per_gpu)} samples/s a GPU")
+        if own.gpus > 1 and own.efficiency is not None:
+            parts.append(f"scaling efficiency {own.efficiency:.0%}".replace("%", " %"))
+        yield f"  {count(own.gpus, 'GPU')}: {', '.join(parts)}"
 
 
 def figures(candidate: Offer) -> tuple[str, str]:

@@ -43,6 +43,15 @@ def to_json(
                 {"effective_batch": own.effective_batch, "ratio": own.ratio, **entry(own.candidate)}
                 for own in recommendation.nearby
             ],
+            "gpu_counts": [
+                {
+                    "gpus": own.gpus,
+                    "samples_per_second_per_gpu": own.samples_per_second_per_gpu,
+                    "scaling_efficiency": own.efficiency,
+                    **entry(own.best),
+                }
+                for own in recommendation.gpu_counts
+            ],
             "left_out_for_loss_parity": len(recommendation.left_out),
             "left_out": {
                 "count": len(recommendation.left_out),

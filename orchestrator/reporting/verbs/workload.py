@@ -18,11 +18,11 @@ class Workload:
     epochs: float = 1.0
 
     def to_json(self, candidate: Offer, price_per_hour: float | None) -> dict[str, Any]:
-        """Seconds of training steps, their price, and the GPU's energy; None if not known."""
+        """Seconds of training steps, the price of all GPUs, and their energy; None if not known."""
         samples = self.samples * self.epochs
         seconds = samples / candidate.configuration.samples_per_second
         joules = OBJECTIVES["joules_per_sample"].of(candidate.configuration, None)
-        hours = seconds / HOUR_SECONDS
+        hours = candidate.configuration.gpus * seconds / HOUR_SECONDS
         return {
             "seconds": seconds,
             "price": None if price_per_hour is None else hours * price_per_hour,

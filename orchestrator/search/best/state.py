@@ -50,6 +50,7 @@ class SearchState:
             return
         prior_of_time = CostPrior(candidates, priors, is_time=True)
         self._sizes = prior_of_time.sizes
+        self._samples = np.array([own.samples for own in candidates], float)
         self._times = CostModel(prior_of_time)
         self._memory = MemoryModel(candidates, predicted_bytes, priors)
         self._costs = TrialCost(candidates, priors)
@@ -89,7 +90,7 @@ class SearchState:
         if measurement.data_share > NOTICED_DATA_SHARE:
             error = max(error, measurement.speed_ci95 + measurement.data_share)
         return Observation(
-            cost=self._sizes[index] / measurement.samples_per_second,
+            cost=self._samples[index] / measurement.samples_per_second,
             relative_error=error,
             branch=measurement.branch,
         )
@@ -120,8 +121,8 @@ class SearchState:
         self._memory.learn()
         assert self._times.mean is not None
         assert self._memory.mean is not None
-        # Samples per second are the micro-batch divided by its seconds.
-        of_model = np.log(self._sizes) - self._times.mean
+        # Samples per second are those of a pass divided by its seconds.
+        of_model = np.log(self._samples) - self._times.mean
         log_speed = self._corrected(of_model)
         return Posterior(
             log_speed=log_speed,
@@ -146,7 +147,7 @@ class SearchState:
         seconds = np.maximum(np.nan_to_num(seconds, posinf=0.0), self.loaders.least_seconds())
         # Without any bound the time is 0, and the speed infinite.
         with np.errstate(divide="ignore"):
-            return np.asarray(np.log(self._sizes / seconds))
+            return np.asarray(np.log(self._samples / seconds))
 
     def _corrected(self, of_model: Array) -> Array:
         """Expected speeds, but the measured one where the model is far from it. The model averages

@@ -53,6 +53,11 @@ class Candidate:
     accumulation: int
 
     @property
+    def samples(self) -> int:
+        """Those of a pass, on all GPUs together."""
+        return self.micro_batch * self.trials[0].world_size
+
+    @property
     def steps(self) -> int:
         """Optimizer steps of a trial, warm-up included. A whole epoch counts as 100."""
         measure = self.trials[0].measure

@@ -76,6 +76,23 @@ def test_tune_space_with_effective_batch_reaches_it_everywhere():
     assert {own.micro_batch for own in trials} == {1, 2, 3, 4, 6, 8, 12, 16, 24, 48}
 
 
+def test_tune_space_of_several_gpus_shares_an_effective_batch():
+    text = TEXT + "resources: {gpus_per_trial: 4}\n"
+    trials = space(text, effective_batch=48).plan.trials[1:]
+    assert {own.effective_batch for own in trials} == {48}
+    batches = {(own.choices["sharding"], own.micro_batch * own.world_size) for own in trials}
+    assert {size for name, size in batches if name == "none"} == {1, 2, 3, 4, 6, 8, 12, 16, 24, 48}
+    for sharding in set(AXES["sharding"].variants) - {"none"}:
+        assert {size for name, size in batches if name == sharding} == {4, 8, 12, 16, 24, 48}
+
+
+def test_tune_space_of_several_gpus_combines_most_with_their_use():
+    trials = whole_space(TEXT + "resources: {gpus_per_trial: 2}\n").plan.trials
+    used = sum(own.world_size == 2 for own in trials)
+    assert used > 0.7 * len(trials)
+    assert {own.world_size for own in whole_space().plan.trials} == {1}
+
+
 def test_tune_space_of_a_user_who_accumulates_keeps_the_effective_batch():
     arguments = "{per_device_train_batch_size: 4, gradient_accumulation_steps: 8}"
     text = f"{TEXT}training_arguments: {arguments}\n"

@@ -41,6 +41,10 @@ def test_tune_dry_run_lists_the_space_and_what_is_not_tried(config, capsys):
     assert document["considered"] > 100
     assert document["axes"]["micro_batch"] == [1, 2, 4, 8]
     assert document["not_tried"]["adapter"]["lora_r8"]
+    assert "sharding" not in document["axes"]
+    assert tune.main([str(config), "--dry-run", "--json", "--gpus", "2"]) == 0
+    assert document["axes"] != (shared := json.loads(capsys.readouterr().out)["axes"])
+    assert "ddp" in shared["sharding"]
     config.write_text(MODEL + "axes: {micro_batch: [1, 2]}\n")
     assert tune.main([str(config), "--dry-run", "--effective-batch", "8"]) == 0
     printed = capsys.readouterr()

@@ -20,6 +20,7 @@ from tests.support.records import make_record, write_run
 GIB = 2**30
 BERT, WHOLE = "2026-11-20-bert_large-7xh200-part", "2026-11-21-bert_large-h200"
 GUIDE, TECHNIQUES = "2026-11-21-docs_table-h200", "2026-11-21-all_techniques-2xh200"
+TWO_GPUS = "../../tests/data/two_gpus_h100"
 WORKLOAD = "--samples 1000000 --epochs 3 --price-per-hour 4.5"
 QUESTIONS = (
     f"{BERT} --memory 24GiB --effective-batch 256 {WORKLOAD}",
@@ -33,6 +34,9 @@ QUESTIONS = (
     # Figures of a trial with a wrong loss scale, and what is left out.
     f"{TECHNIQUES} --memory 24GiB --effective-batch 64",
     f"{TECHNIQUES} --memory 16GiB",
+    # On one GPU and on two.
+    TWO_GPUS,
+    f"{TWO_GPUS} --memory 50GiB --effective-batch 16 --price-per-hour 3",
 )
 
 

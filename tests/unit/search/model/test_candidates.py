@@ -18,6 +18,11 @@ def test_repeats_are_one_candidate():
     assert [trial.repeat for trial in candidate.trials] == [0, 1, 2]
 
 
+def test_samples_of_a_pass_are_those_of_all_gpus():
+    one, two = candidates_of([spec(4), replace(spec(8), world_size=2)])
+    assert (one.samples, two.samples) == (4, 16)
+
+
 def test_curve_follows_the_accumulation_that_most_candidates_share():
     one, other, *_ = candidates_of([spec(1, 4), spec(2, 4), spec(8, 1), spec(4, 1)])
     assert one.curve == other.curve
