@@ -61,11 +61,6 @@ def _has_base(spec: TrialSpec) -> bool:
     return "base" in spec.settings.hooks
 
 
-def _keeps_16_bits(spec: TrialSpec) -> bool:
-    base = spec.settings.hooks.get("base")
-    return base is not None and not base.arguments.get("parameters", {}).get("upcast", True)
-
-
 _IN_16_BITS = Hook("bf16_base")
 _TECHNIQUES = (
     # No recorded trial with compiled blocks takes more memory than without.
@@ -73,8 +68,7 @@ _TECHNIQUES = (
     # A mask keeps compiled models from fused attention: up to 2.3 times the memory was recorded.
     _Technique(hooks={"compiler": None}, arguments={"torch_compile": None}, is_compiler=True),
     _Technique(arguments={"torch_empty_cache_steps": None}, only_saves=True),
-    # Four bits of each weight of 16, and what is not quantized keeps its 16 bits, or gets 32.
-    _Technique(hooks={"base": _IN_16_BITS}, applies=_keeps_16_bits, only_saves=True, weights=0.25),
+    # Four bits of each weight of 16, or more.
     _Technique(hooks={"base": _IN_16_BITS}, applies=_has_base, weights=0.25),
     _Technique(hooks={"layers": None, "linears": None, "loss": None}),
     _Technique(hooks={"batching": None}),

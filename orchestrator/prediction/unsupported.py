@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from jobs.finetuning.quantized_base import BITSANDBYTES
 from jobs.spec import HookPlace, TrialSpec
 from jobs.techniques.hooks import hook_name
 from orchestrator.prediction.margins import PLAIN_LORA
@@ -35,6 +36,9 @@ _LIGER_PLACES: tuple[HookPlace, ...] = ("layers", "loss")
 _TRACED_LORA = PLAIN_LORA.union(
     ("bias", "ensure_weight_tying", "fan_in_fan_out", "lora_bias", "lora_dropout")
 ).union(("init_lora_weights", "modules_to_save", "trainable_token_indices", "use_dora"))
+_TRACED_BASE = frozenset(
+    ("upcast", "dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant")
+).union(("bnb_4bit_compute_dtype", "llm_int8_skip_modules"))
 _TRACED_INITIALIZATIONS = (True, False, "gaussian", "orthogonal")
 """Of LoRA. Others decompose the weights, which takes memory before the training."""
 _UNTRACED_ADAPTERS = ("adalora", "loha", "lokr")
@@ -84,14 +88,21 @@ def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
     if experts in ("deepgemm", "sonicmoe"):
         yield f"{experts} runs kernels that are not traced"
     base = hook_name(spec, "base")
-    if base == "dequantized_base":
+    if base == "dequantized_base" or (base == BITSANDBYTES and not _is_traced_base(spec)):
         yield "a base in this format was never compared with a GPU"
-    if base not in ("", "bf16_base", "fp16_base"):
+    if base not in ("", "bf16_base", "fp16_base", BITSANDBYTES):
         yield "the kernels of a quantized base are not traced"
     if hook_name(spec, "model") == "peft_adapter":
         method, parameters = (hooks["model"].arguments[key] for key in ("method", "parameters"))
         if method in _UNTRACED_ADAPTERS or (method == "lora" and not _is_traced_lora(parameters)):
             yield f"the operators of this {method} adapter are not traced"
+
+
+def _is_traced_base(spec: TrialSpec) -> bool:
+    """Whether bitsandbytes packs the linear layers in 4 bits, and nothing else."""
+    arguments = spec.settings.hooks["base"].arguments
+    is_plain = arguments["method"] == "bnb_4bit" and spec.settings.deepspeed is None
+    return is_plain and _TRACED_BASE.issuperset(arguments["parameters"])
 
 
 def _is_traced_lora(parameters: Mapping[str, Any]) -> bool:

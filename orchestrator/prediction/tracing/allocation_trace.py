@@ -121,7 +121,7 @@ class AllocationRecorder(TorchDispatchMode):
             return NotImplemented  # it calls again with this rank's parts
         if func is _aten._local_scalar_dense.default:
             return self._value_of(args[0])
-        if func.namespace == "bitsandbytes":
+        if func.namespace == "bitsandbytes" and not func._schema.returns:
             self._record_operation(func, args, None)
             return None  # its update kernels work in place
         if func is _aten.nonzero.default and self.experts:
@@ -209,7 +209,8 @@ class AllocationRecorder(TorchDispatchMode):
 
     def _record_storage(self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...]) -> None:
         storage = tensor.untyped_storage()
-        if storage._cdata not in self._storages:
+        # A tensor of the device "meta" is in no memory.
+        if storage._cdata not in self._storages and not tensor.is_meta:
             self._take_storage(storage, self._kind(func, args, tensor.shape))
 
     def _take_storage(self, storage: torch.UntypedStorage, kind: str) -> None:

@@ -4,6 +4,7 @@ import warnings
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 
@@ -58,7 +59,10 @@ def cuda_semantics(gpu: Gpu, picks: Picks, kernels: Collection[str]) -> Iterator
         library.impl("softmax.int", _softmax(_aten._softmax), "AutogradCPU")
         library.impl("log_softmax.int", _softmax(_aten._log_softmax), "AutogradCPU")
         library.impl("scaled_dot_product_attention", attention(gpu, picks, kernels), "AutogradCPU")
-        yield
+        # Without an argument, the question is about CUDA.
+        is_enabled = torch.is_autocast_enabled
+        with patch.object(torch, "is_autocast_enabled", lambda *_: is_enabled("cpu")):
+            yield
 
 
 def _operator(name: str) -> Any:

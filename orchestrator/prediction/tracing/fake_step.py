@@ -35,6 +35,7 @@ from orchestrator.prediction.tracing.fake_libraries import (
     usual_masks,
 )
 from orchestrator.prediction.tracing.fake_liger import LigerModules
+from orchestrator.prediction.tracing.fake_quantized import has_packed_base, packed_weights
 from orchestrator.prediction.tracing.fake_ranks import shared, unreduced
 from orchestrator.prediction.unsupported import is_fsdp, runs_liger
 
@@ -92,8 +93,9 @@ class FakeStep:
             warnings.simplefilter("ignore")
             on_cuda = cuda_semantics(self._gpu, self.picks, allowed_kernels(self._spec))
             liger = self._liger.present() if runs_liger(self._spec) else nullcontext()
+            packing = packed_weights() if has_packed_base(self._spec) else nullcontext()
             resizing = recorded_resizes(self._recorder)
-            with liger, on_cuda, resizing, self._fake_mode, self._recorder:
+            with liger, packing, on_cuda, resizing, self._fake_mode, self._recorder:
                 yield
 
     def _built_model(self) -> Any:

@@ -15,8 +15,8 @@ ADAPTER = {"adapter": "lora_r8"}
         ({}, True, 1.0),
         ({"compile": "inductor_regional"}, True, 1.0),
         ({"compile": "inductor"}, False, 1.0),
-        ({**ADAPTER, "base": "bnb_4bit"}, False, 0.25),
-        ({**ADAPTER, "base": "bnb_4bit(upcast=false)"}, True, 0.25),
+        ({**ADAPTER, "base": "bnb_8bit"}, False, 0.25),
+        ({**ADAPTER, "base": "bnb_4bit", "compile": "inductor_regional"}, True, 1.0),
         ({"attention": "flex_attention"}, False, 1.0),
     ],
 )
