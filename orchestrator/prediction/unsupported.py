@@ -99,10 +99,11 @@ def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
 
 
 def _is_traced_base(spec: TrialSpec) -> bool:
-    """Whether bitsandbytes packs the linear layers in 4 bits, and nothing else."""
+    """Whether bitsandbytes packs the linear layers in 4 bits, and nothing else, in one process."""
     arguments = spec.settings.hooks["base"].arguments
-    is_plain = arguments["method"] == "bnb_4bit" and spec.settings.deepspeed is None
-    return is_plain and _TRACED_BASE.issuperset(arguments["parameters"])
+    is_alone = spec.world_size == 1 and spec.settings.deepspeed is None
+    is_4_bit = arguments["method"] == "bnb_4bit"
+    return is_alone and is_4_bit and _TRACED_BASE.issuperset(arguments["parameters"])
 
 
 def _is_traced_lora(parameters: Mapping[str, Any]) -> bool:
