@@ -5,7 +5,6 @@ import itertools
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from jobs.finetuning.quantized_base import BITSANDBYTES
 from jobs.spec import HookPlace, TrialSpec
 from jobs.techniques.hooks import hook_name
 from orchestrator.prediction.margins import PLAIN_LORA
@@ -53,6 +52,11 @@ def is_fsdp(spec: TrialSpec) -> bool:
     return bool(spec.settings.training_arguments.get("fsdp"))
 
 
+def has_packed_base(spec: TrialSpec) -> bool:
+    """Whether bitsandbytes packs the weights that are not trained."""
+    return hook_name(spec, "base") == "quantized_base"
+
+
 def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty if something is."""
     reasons = itertools.chain(
@@ -88,9 +92,9 @@ def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
     if experts in ("deepgemm", "sonicmoe"):
         yield f"{experts} runs kernels that are not traced"
     base = hook_name(spec, "base")
-    if base == "dequantized_base" or (base == BITSANDBYTES and not _is_traced_base(spec)):
+    if base == "dequantized_base" or (has_packed_base(spec) and not _is_traced_base(spec)):
         yield "a base in this format was never compared with a GPU"
-    if base not in ("", "bf16_base", "fp16_base", BITSANDBYTES):
+    if base not in ("", "bf16_base", "fp16_base", "quantized_base"):
         yield "the kernels of a quantized base are not traced"
     if hook_name(spec, "model") == "peft_adapter":
         method, parameters = (hooks["model"].arguments[key] for key in ("method", "parameters"))

@@ -7,15 +7,7 @@ from unittest.mock import patch
 
 import torch
 
-from jobs.finetuning.quantized_base import BITSANDBYTES
-from jobs.spec import TrialSpec
-from jobs.techniques.hooks import hook_name
-
 _BELOW_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
-
-
-def has_packed_base(spec: TrialSpec) -> bool:
-    return hook_name(spec, "base") == BITSANDBYTES
 
 
 @contextmanager

@@ -35,9 +35,9 @@ from orchestrator.prediction.tracing.fake_libraries import (
     usual_masks,
 )
 from orchestrator.prediction.tracing.fake_liger import LigerModules
-from orchestrator.prediction.tracing.fake_quantized import has_packed_base, packed_weights
+from orchestrator.prediction.tracing.fake_quantized import packed_weights
 from orchestrator.prediction.tracing.fake_ranks import shared, unreduced
-from orchestrator.prediction.unsupported import is_fsdp, runs_liger
+from orchestrator.prediction.unsupported import has_packed_base, is_fsdp, runs_liger
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
