@@ -30,11 +30,8 @@ class FollowUpPlan:
     @property
     def picks(self) -> Sequence[BudgetPick]:
         """The pick of each budget that the run names, smallest budget first."""
-        # Without budgets the results fall back to the sizes of common GPUs. Those are not worth
-        # follow-ups.
-        if not self.results.run.budgets:
-            return ()
-        return self.results.budget_picks
+        # Without budgets the results have picks for common GPUs, which are not worth follow-ups.
+        return self.results.budget_picks if self.results.run.budgets else ()
 
     def tie_break(self, pick: BudgetPick) -> list[TrialSpec]:
         """All rounds of trials that compare a budget's fastest configuration with close ones."""
@@ -43,9 +40,8 @@ class FollowUpPlan:
     def cap_checks(self, pick: BudgetPick) -> list[TrialSpec]:
         """Trials of a budget's picks under a memory cap; none if the budget is at least the GPU's
         memory."""
-        is_whole_device = pick.budget_bytes >= self.results.device_bytes
-        has_failed_enough = len(pick.failed) >= MAX_FAILED_CHECKS
-        if not self.policy.verify_budgets or is_whole_device or has_failed_enough:
+        is_capped = pick.budget_bytes < self.results.device_bytes
+        if not (self.policy.verify_budgets and is_capped and len(pick.failed) < MAX_FAILED_CHECKS):
             return []
         checked = [*_picked(pick), *self._longest(pick.budget_bytes)]
         return [under_cap(record, pick.budget_bytes) for record in self._records_of(checked)]
@@ -55,9 +51,8 @@ class FollowUpPlan:
         none unless rows are of unequal length and the baseline fits, too."""
         baseline = self.results.baseline
         own = next((each for each in self.results.configurations if each.choices == baseline), None)
-        if own is None or own.memory_bytes > pick.budget_bytes:
-            return []
-        if own.row.get("longest_row_tokens") is None:
+        is_unequal = own is not None and own.row.get("longest_row_tokens") is not None
+        if own is None or not is_unequal or own.memory_bytes > pick.budget_bytes:
             return []
         rounds = self.policy.gain_rounds
         return [tie_break(self._records_of([own, each]), rounds) for each in _picked(pick)]
@@ -81,20 +76,21 @@ class FollowUpPlan:
 
     def profiles(self) -> list[TrialSpec]:
         """Profiles of the budgets' picks, then of the front, starting with its fastest end."""
-        wanted: list[Configuration] = []
-        for pick in self.picks:
-            wanted += _picked(pick)
+        picked = [own for pick in self.picks for own in _picked(pick)]
         # The front is sorted from the least memory to the fastest. Its last item comes first.
         front = self.results.front
-        wanted += [*front[-1:], *front]
-        return [profiled(record) for record in self._records_of(wanted)[: self.policy.profiles]]
+        records = self._records_of([*picked, *front[-1:], *front])
+        # One counted step is enough: the speed is known.
+        return [
+            _repeated(record, Purpose.PROFILE, steps=1, profile=True)
+            for record in records[: self.policy.profiles]
+        ]
 
     def _longest(self, budget_bytes: int) -> Iterator[Configuration]:
         """The longest context in a budget, where the sweep varies the length."""
-        contexts = self.results.longest(budget_bytes)
         lengths = {length_of(own.choices) for own in self.results.configurations}
-        if contexts and len(lengths) > 1:
-            yield contexts[0].configuration
+        if len(lengths) > 1:
+            yield from (own.configuration for own in self.results.longest(budget_bytes)[:1])
 
     def _records_of(self, configurations: Iterable[Configuration]) -> list[TrialRecord]:
         """The first repeat of each configuration, of one that is listed twice only once."""
@@ -146,11 +142,6 @@ def _non_allocator_bytes(record: TrialRecord) -> int:
     used = record.measurements.get("device_peak_bytes")
     reserved = record.measurements.get("peak_reserved_bytes")
     return max(0, used - reserved) if used and reserved else 0
-
-
-def profiled(record: TrialRecord) -> TrialSpec:
-    """Repeat a configuration with a profile. One counted step is enough: its speed is known."""
-    return _repeated(record, Purpose.PROFILE, steps=1, profile=True)
 
 
 def with_gradients(record: TrialRecord) -> TrialSpec:

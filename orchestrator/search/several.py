@@ -74,13 +74,11 @@ class PerGpuModel(SeveralSearches):
         """The next trial of the first model that has room and a trial."""
         for model in self._models_to_ask():
             trial = self._searches[model].ask()
-            if trial is None:
-                continue
-            self._outstanding[model].add(trial.trial_id)
-            self._tie_break_model = None
-            if trial.purpose is Purpose.TIE_BREAK:
-                self._tie_break_model = model
-            return trial
+            if trial is not None:
+                self._outstanding[model].add(trial.trial_id)
+                is_tie_break = trial.purpose is Purpose.TIE_BREAK
+                self._tie_break_model = model if is_tie_break else None
+                return trial
         return None
 
     def _models_to_ask(self) -> list[str]:
@@ -88,9 +86,8 @@ class PerGpuModel(SeveralSearches):
         # There is room for one trial more than slots, so no slot waits for its next trial.
         most_idle_first = sorted(self._slots, key=self._trials_beyond_slots)
         with_room = [model for model in most_idle_first if self._trials_beyond_slots(model) <= 0]
-        if self._tie_break_model is None:
-            return with_room
-        return list(dict.fromkeys([self._tie_break_model, *with_room]))
+        of_tie_break = [] if self._tie_break_model is None else [self._tie_break_model]
+        return list(dict.fromkeys([*of_tie_break, *with_room]))
 
     def _trials_beyond_slots(self, model: str) -> int:
         return len(self._outstanding[model]) - self._slots[model]
@@ -135,13 +132,10 @@ class PerGpuModel(SeveralSearches):
 
 def per_gpu_model(searches: Mapping[str, Search], slots: Mapping[str, int]) -> Search:
     """All searches as one; a single search as it is."""
-    if len(searches) == 1:
-        return next(iter(searches.values()))
-    return PerGpuModel(searches, slots)
+    (first, *others) = searches.values()
+    return PerGpuModel(searches, slots) if others else first
 
 
 def for_gpu_model(trials: Iterable[TrialSpec], gpu_model: str) -> tuple[TrialSpec, ...]:
     """The same trials for one GPU model alone. With an empty name any model may run them."""
-    if not gpu_model:
-        return tuple(trials)
-    return tuple(replace(trial, gpu_model=gpu_model) for trial in trials)
+    return tuple(replace(own, gpu_model=gpu_model) if gpu_model else own for own in trials)
