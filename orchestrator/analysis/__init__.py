@@ -20,5 +20,4 @@ explanation/            two trials of one run
 profiles.py             which profile belongs to which configuration
 batch_size.py           which batch to train with
 card_prices.py          the cheapest card that a trial runs on
-published_guide.py      the table of the Hugging Face guides
 """

@@ -2,10 +2,9 @@
 
 They can be replayed on recorded tables (``python -m tests.benchmarks.replay``).
 
-base.py              the interface
+base.py              the interface, and the grid: every planned trial, in order
 model/               the performance model that the searches share
 registry.py          the searches that a sweep can name, and how one is built
-grid.py              every planned trial, in order
 best/                the fastest in each budget, or at every memory, from few trials
 batch_size/          the largest micro-batch, the fastest, the saturation, and accumulation
 follow_ups.py        when a search has ended: a few more trials about its result

@@ -1,7 +1,8 @@
-"""The interface of a search: it is asked for trials and gets their records."""
+"""The interface of a search, and the exhaustive one."""
 
 import math
 from abc import ABC, abstractmethod
+from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -64,3 +65,27 @@ class Search(ABC):
         trials), ``skipped`` (rule -> trials); empty for a kind of search that never skips
         trials."""
         return {}
+
+
+class Grid(Search):
+    """A search that asks for every trial without a record, and skips none."""
+
+    def __init__(self, trials: Iterable[TrialSpec]) -> None:
+        # A plain dict would get slower with each removal of its first key.
+        self._pending = OrderedDict((trial.trial_id, trial) for trial in trials)
+
+    def ask(self) -> TrialSpec | None:
+        if not self._pending:
+            return None
+        return self._pending.popitem(last=False)[1]
+
+    def tell(self, record: TrialRecord) -> None:
+        self._pending.pop(record.trial_id, None)
+
+    @property
+    def exhausted(self) -> bool:
+        return not self._pending
+
+    def pending(self) -> Iterable[TrialSpec]:
+        """The trials that were neither asked for nor recorded, in the order of the plan."""
+        return tuple(self._pending.values())

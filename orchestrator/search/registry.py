@@ -11,11 +11,10 @@ from typing import Protocol
 
 from jobs.spec import TrialSpec
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.search.base import Search
+from orchestrator.search.base import Grid, Search
 from orchestrator.search.best.front import FrontierSearch
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.follow_ups import FollowUps
-from orchestrator.search.grid import Grid
 from orchestrator.search.model.memory.prediction_shortlist import prediction_shortlist
 
 Trials = Sequence[TrialSpec]

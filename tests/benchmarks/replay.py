@@ -26,9 +26,8 @@ from itertools import repeat
 from pathlib import Path
 
 from jobs.spec import TrialSpec
-from orchestrator.search.base import Search
+from orchestrator.search.base import Grid, Search
 from orchestrator.search.best.front import FrontierSearch
-from orchestrator.search.grid import Grid
 from tests.benchmarks.best.grids import Grid as RecordedGrid
 from tests.benchmarks.best.grids import law_grid, recorded_grid
 from tests.benchmarks.grids import (

@@ -17,9 +17,8 @@ from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import DataSpec, ModelSpec, TrialSpec
 from orchestrator.planning.search_options import SEARCH_KINDS
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.search.base import Search
+from orchestrator.search.base import Grid, Search
 from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal, BatchSizeSearch
-from orchestrator.search.grid import Grid
 from orchestrator.search.registry import build_search
 from orchestrator.search.several import PerGpuModel, RoundRobin
 from tests.conftest import build_tiny_spec

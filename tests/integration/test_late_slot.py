@@ -21,7 +21,7 @@ from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, run_trials
 from orchestrator.running.cluster.messages import RECORD
 from orchestrator.running.session import Session
-from orchestrator.search.grid import Grid
+from orchestrator.search.base import Grid
 from orchestrator.storage.run_folder import RunFolder
 from tests.support.commands import python
 from tests.support.stand_in_slot import StandInSlot, equal_trials

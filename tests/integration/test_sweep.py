@@ -17,7 +17,7 @@ from orchestrator import sweep
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, run_trials
 from orchestrator.running.session import Session
-from orchestrator.search.grid import Grid
+from orchestrator.search.base import Grid
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import TINY_CONFIG, build_tiny_spec
 from tests.support import light_parent

@@ -29,7 +29,7 @@ from orchestrator.running.cluster.messages import RECORD
 from orchestrator.running.gpu_screening import only_fit
 from orchestrator.running.nodes import Cluster, Node
 from orchestrator.running.session import Session
-from orchestrator.search.grid import Grid
+from orchestrator.search.base import Grid
 from orchestrator.search.several import PerGpuModel, for_gpu_model
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec

@@ -18,14 +18,15 @@ from orchestrator.reporting.configurations import losses, memory_meaning, recipe
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.html.decisions import decisions, is_asked, offered_batches, short
 from orchestrator.reporting.html.details import anatomies, explained_pairs
-from orchestrator.reporting.plots.encoding import (
+from orchestrator.reporting.plots.style import (
+    RISING,
+    colours_of,
     encoded_axes,
     key_of,
     label_axes,
     shown_budgets,
     values_of,
 )
-from orchestrator.reporting.plots.style import RISING, colours_of
 from orchestrator.reporting.sections.headline import first_budget
 
 MAX_SIGNS = 12

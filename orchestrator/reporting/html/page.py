@@ -18,7 +18,7 @@ from orchestrator.reporting.configurations import MARKS_MEAN
 from orchestrator.reporting.html.chart_data import Shown, chart_data
 from orchestrator.reporting.html.decisions import decision_at
 from orchestrator.reporting.json_output import strict
-from orchestrator.reporting.plots.encoding import is_logarithmic
+from orchestrator.reporting.plots.style import is_logarithmic
 from orchestrator.reporting.report import Report, ReportPart
 from orchestrator.reporting.sections import pareto_front
 from orchestrator.reporting.terminal.safe_text import visible

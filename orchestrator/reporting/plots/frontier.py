@@ -11,15 +11,20 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.grouping import grouped
 from orchestrator.labels import label as label_of
 from orchestrator.reporting.configurations import memory_meaning, recipe_name
-from orchestrator.reporting.plots.encoding import (
+from orchestrator.reporting.plots.point_labels import Label, Line, labelled, write
+from orchestrator.reporting.plots.style import (
+    INK,
+    MARKERS,
+    SOFT,
+    colours_of,
+    drawing,
     encoded_axes,
     is_logarithmic,
     label_axes,
+    png,
     shown_budgets,
     values_of,
 )
-from orchestrator.reporting.plots.point_labels import Label, Line, labelled, write
-from orchestrator.reporting.plots.style import INK, MARKERS, SOFT, colours_of, drawing, png
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB, count, memory, number
 

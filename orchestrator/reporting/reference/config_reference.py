@@ -9,7 +9,7 @@ from orchestrator.planning.loggers import LOGGERS
 from orchestrator.planning.schema import keys_schema
 from orchestrator.planning.search_options import DEFAULT_SEARCH, SEARCH_KINDS
 from orchestrator.reporting.markdown import line
-from orchestrator.reporting.reference.generated_page import one_line, rendered
+from orchestrator.reporting.reference import one_line, rendered
 
 _SCALARS = {"string": "text", "boolean": "true or false", "object": "mapping"}
 """JSON's name of a type -> ours."""

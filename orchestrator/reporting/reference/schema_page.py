@@ -12,7 +12,7 @@ from jobs.record import SCHEMA_VERSION, Column
 from jobs.spec import Purpose
 from orchestrator.reporting.flags import WORDINGS
 from orchestrator.reporting.markdown import grid
-from orchestrator.reporting.reference.generated_page import rendered
+from orchestrator.reporting.reference import rendered
 from orchestrator.reporting.verbs.tune_result import ResultConfiguration, TuneResult, TuneResults
 from orchestrator.storage.search_summary import BudgetResult
 from orchestrator.storage.tables import columns

@@ -14,7 +14,7 @@ from jobs.spec import to_json
 from orchestrator.running.earlier_records import sort_earlier
 from orchestrator.running.run_lock import locked_run_folder
 from orchestrator.running.session import Session
-from orchestrator.search.grid import Grid
+from orchestrator.search.base import Grid
 from orchestrator.storage.record_reader import find_records
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.support.commands import python

@@ -13,8 +13,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import FollowUp, Purpose, TrialSpec
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.session import Session
-from orchestrator.search.base import TOO_SLOW, Search
-from orchestrator.search.grid import Grid
+from orchestrator.search.base import TOO_SLOW, Grid, Search
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.conftest import build_tiny_spec
 from tests.support.clock import Clock

@@ -16,9 +16,9 @@ from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.sections import gradients
 from orchestrator.reporting.verbs.tune_result import TuneResults, computed
 from orchestrator.reporting.verbs.tune_text import describe
+from orchestrator.search.base import Grid
 from orchestrator.search.follow_up_plan import MAX_FAILED_CHECKS
 from orchestrator.search.follow_ups import FollowUps
-from orchestrator.search.grid import Grid
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.units import GIB, MIB
 from tests.support.devices import Device, make_trial

@@ -9,8 +9,8 @@ import pytest
 from jobs.spec import DataSpec, ModelSpec, TrialSpec
 from orchestrator.planning.search_options import SEARCH_KINDS
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.search.base import Grid
 from orchestrator.search.follow_ups import FollowUps
-from orchestrator.search.grid import Grid
 from orchestrator.search.registry import SEARCHES, build_search
 from tests.support.devices import make_trial
 

@@ -6,10 +6,9 @@ from typing import Any
 
 from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.search.base import Search
+from orchestrator.search.base import Grid, Search
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.follow_up_plan import tie_break
-from orchestrator.search.grid import Grid
 from orchestrator.search.several import PerGpuModel, RoundRobin, for_gpu_model, per_gpu_model
 from tests.conftest import build_tiny_spec
 from tests.support.devices import Device, make_trial

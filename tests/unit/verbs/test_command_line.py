@@ -15,7 +15,7 @@ from orchestrator.cli import VERBS, finish
 from orchestrator.running.observers.progress import Progress
 from orchestrator.running.run_lock import locked_run_folder
 from orchestrator.running.session import Session
-from orchestrator.search.grid import Grid
+from orchestrator.search.base import Grid
 from orchestrator.storage.location import location
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.conftest import build_tiny_spec

@@ -5,9 +5,16 @@ import itertools
 import pytest
 
 from orchestrator.analysis.dataset import Dataset, load_dataset
-from orchestrator.reporting.plots.encoding import encoded_axes, shown_budgets, values_of
 from orchestrator.reporting.plots.point_labels import MAX_LABELS, Label, labelled, write
-from orchestrator.reporting.plots.style import PALETTE, RISING, colours_of, drawing
+from orchestrator.reporting.plots.style import (
+    PALETTE,
+    RISING,
+    colours_of,
+    drawing,
+    encoded_axes,
+    shown_budgets,
+    values_of,
+)
 from orchestrator.units import GIB
 from tests.support.records import make_grid, make_record, write_run
 

@@ -9,10 +9,10 @@ import pytest
 from jobs.flags import Flag, FlagKind
 from jobs.record import Outcome, TrialRecord, skipped, with_provenance
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
-from orchestrator.analysis.published_guide import guide, published
 from orchestrator.reporting import markdown
 from orchestrator.reporting.report import Report
 from orchestrator.reporting.sections import failed_trials, hf_guide, pareto_front, search_outcome
+from orchestrator.reporting.sections.hf_guide import guide, published
 from orchestrator.storage.search_summary import SearchSummary
 from orchestrator.units import GIB
 from tests.support.golden import assert_golden, without_ids

@@ -19,7 +19,7 @@ from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.cluster.tune_callback import TuneCallback
 from orchestrator.running.nodes import Cluster
 from orchestrator.running.session import Session
-from orchestrator.search.grid import Grid
+from orchestrator.search.base import Grid
 from orchestrator.search.several import for_gpu_model, per_gpu_model
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec

@@ -13,7 +13,7 @@ from orchestrator.running.cluster.slot_watch import SlotWatch
 from orchestrator.running.cluster.tune_callback import TuneCallback
 from orchestrator.running.nodes import Cluster, Node
 from orchestrator.running.session import Session
-from orchestrator.search.grid import Grid
+from orchestrator.search.base import Grid
 from orchestrator.storage.run_folder import RunFolder
 
 
