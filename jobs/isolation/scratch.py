@@ -21,14 +21,23 @@ def own_folder(prefix: str, parent: str | None = None) -> Iterator[Path]:
     """A new folder in ``parent`` (None: of temporary files), removed at the end, and locked while
     this process or a child lives. Unlocked ones of its prefix are removed."""
     remove_abandoned(prefix, parent)
-    unnamed = Path(tempfile.mkdtemp(prefix=f"new-{prefix}", dir=parent))
-    with _locked(unnamed):
-        # The folder gets its prefix once it is locked: before, another process could remove it.
-        folder = unnamed.rename(unnamed.with_name(unnamed.name.removeprefix("new-")))
+    with contextlib.ExitStack() as stack:
+        folder = _locked_folder(prefix, parent, stack)
         try:
             yield folder
         finally:
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def _locked_folder(prefix: str, parent: str | None, stack: contextlib.ExitStack) -> Path:
+    """It has its prefix from the start, so that the next process finds it if this one is killed.
+    Before it is locked another process may remove it, and then it is made again."""
+    while True:
+        folder = Path(tempfile.mkdtemp(prefix=prefix, dir=parent))
+        with contextlib.suppress(OSError):
+            stack.enter_context(_locked(folder))
+            if folder.exists():
+                return folder
 
 
 def remove_abandoned(prefix: str, parent: str | None = None) -> None:

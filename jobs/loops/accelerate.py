@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, RandomSampler
 from jobs.loops.contract import Setup, Trained
 from jobs.loops.meter import Listener
 from jobs.loops.row_order import loader_of, measured_rows
+from jobs.techniques.axes.loop import enable_checkpointing, label_shares
 from jobs.techniques.axes.optimizer import decay_groups
 
 
@@ -134,36 +135,6 @@ class _Loop:
         self.accelerator.backward(loss)
         meter.phase("upkeep")
         return loss.detach()
-
-
-def label_shares(model: Any, step: Sequence[Any]) -> Sequence[float | torch.Tensor]:
-    """What each micro-batch contributes to the mean loss of a step: its share of the labels."""
-    if len(step) == 1:
-        return [1.0]
-    # A causal model predicts the next token, so the first label of a row counts for nothing. Models
-    # without a type of loss, such as GPT-2, have that loss, too.
-    is_shifted = not getattr(model.config, "is_encoder_decoder", False) and getattr(
-        model, "loss_type", ""
-    ) in (None, "ForCausalLM", "ForConditionalGeneration")
-    counts = []
-    for batch in step:
-        labels = batch["labels"]
-        counts.append((labels[..., 1:] if is_shifted else labels).ne(-100).sum())
-    total = torch.stack(counts).sum().clamp(min=1)
-    return [count / total for count in counts]
-
-
-def enable_checkpointing(model: Any, arguments: Any) -> None:
-    """Checkpoint activations as the arguments ask, by their names since or before 5.23."""
-    # None: the installed transformers has no such argument, or the caller left it open.
-    is_enabled = getattr(arguments, "activation_checkpointing", None)
-    if is_enabled:
-        kwargs = dict(arguments.activation_checkpointing_kwargs or {})
-        every = kwargs.pop("every_n_layers", 1)
-        offload = kwargs.pop("offload", False)
-        model.activation_checkpointing_enable(kwargs or None, every_n_layers=every, offload=offload)
-    elif is_enabled is None and arguments.gradient_checkpointing:
-        model.gradient_checkpointing_enable(arguments.gradient_checkpointing_kwargs)
 
 
 def named_optimizer(model: torch.nn.Module, arguments: Any) -> torch.optim.Optimizer:

@@ -9,6 +9,7 @@ import jinja2
 from jobs.spec import TrialSpec
 from jobs.spec.library_settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.spec.users_code import UserCode, is_object_name
+from jobs.techniques.axes.loop import enable_checkpointing, label_shares
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, hook_name, registered, service
 from orchestrator.export import trl_code
@@ -51,6 +52,8 @@ def train_script(spec: TrialSpec, label: str, *, peak_bytes: int | None = None) 
             "process_places": ("allocator", *PROCESS_PLACES),
             "model_places": MODEL_PLACES,
             "decay_groups": lifted(decay_groups),
+            "enable_checkpointing": lifted(enable_checkpointing),
+            "label_shares": lifted(label_shares),
             "peak_bytes": None if peak_bytes is None else literal(int(peak_bytes)),
         },
     )

@@ -66,6 +66,17 @@ def test_exported_files_train_with_the_trials_losses(case, processes, tiny_spec,
 
 
 @pytest.mark.slow
+def test_exported_plain_loop_weights_micro_batches_by_their_labels(processes, tiny_spec, tmp_path):
+    spec = dataclasses.replace(
+        tiny_spec({"loop": "accelerate", "micro_batch": 1, "accumulation": 2}),
+        model=MODELS["causal-lm"],
+        data=DataSpec(synthetic=SyntheticData(sequence_length=16, samples=8, padding=0.6)),
+    )
+    losses = measured_record(processes, spec, tmp_path).steps["loss"]
+    assert_export_trains_as(processes, spec, losses, tmp_path, rel=1e-5)
+
+
+@pytest.mark.slow
 def test_exported_images_with_texts_train_with_the_trials_losses(processes, tiny_spec, tmp_path):
     spec = dataclasses.replace(
         tiny_spec({"vision": "frozen", "loss": "chunked"}),

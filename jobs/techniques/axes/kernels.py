@@ -114,5 +114,10 @@ def liger_kernels(
         if isinstance(parameter.default, bool):
             is_chosen = (chosen or {}).get(fields.get(name, name), True)
             switches[name] = parameter.default and is_chosen and "cross_entropy" not in name
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            # The function of a vision-language model hands these on to those of its parts.
+            off = {name for name, is_chosen in (chosen or {}).items() if not is_chosen}
+            names = [*off, *(name for name, field in fields.items() if field in off)]
+            switches |= dict.fromkeys(names, False)
     apply(model=model, **switches)
     return model

@@ -3,9 +3,10 @@
 import functools
 import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from jobs.data_lines import Row
 from jobs.spec import DatasetFile, Task
 from jobs.trial.data.collators import IGNORED
 from jobs.trial.data.recognition import Source
@@ -90,8 +91,8 @@ class _Tokens:
         self._limit = {"truncation": True, "max_length": file.max_length}
 
     def of_texts(self, rows: Columns) -> Mapping[str, Any]:
-        texts = self._checked(rows, "text")
-        return self._tokenizer(texts, rows.get("text_pair"), **self._limit)
+        pairs = self._checked(rows, "text_pair") if "text_pair" in rows else None
+        return self._tokenizer(self._checked(rows, "text"), pairs, **self._limit)
 
     def of_pairs_of_texts(self, text: str, target: str, rows: Columns) -> Mapping[str, Any]:
         """One column of texts for the encoder, and another as labels."""
@@ -114,12 +115,7 @@ class _Tokens:
 
     def of_chats(self, rows: Columns) -> Mapping[str, Any]:
         """Chats in the tokenizer's template. The loss counts every token, of every role."""
-        texts = []
-        tools = rows.get("tools") or [None] * len(rows["messages"])
-        for messages, tools_of_row in zip(rows["messages"], tools, strict=True):
-            if isinstance(tools_of_row, str):  # data sets may keep mappings as JSON texts
-                tools_of_row = json.loads(tools_of_row)
-            texts.append(self._chat(messages, tools=tools_of_row))
+        texts = [self._chat(row["messages"], row) for row in _each(rows)]
         # The template writes its own special tokens.
         encoded = self._tokenizer(texts, add_special_tokens=False, **self._limit)
         return {**encoded, "labels": [list(ids) for ids in encoded["input_ids"]]}
@@ -127,11 +123,11 @@ class _Tokens:
     def of_prompts(self, rows: Columns) -> Mapping[str, Any]:
         """Prompts with their completions, as texts or as chats. The loss leaves the prompts out."""
         columns: Columns = {"input_ids": [], "attention_mask": [], "labels": []}
-        for prompt, completion in zip(rows["prompt"], rows["completion"], strict=True):
+        for row in _each(rows):
             split = self._split_chat
-            if isinstance(prompt, str) and isinstance(completion, str):
+            if isinstance(row["prompt"], str) and isinstance(row["completion"], str):
                 split = self._split_text
-            before, after = split(prompt, completion)
+            before, after = split(row)
             # A long prompt may leave no room for its completion. Such a row teaches nothing.
             ids = [*before, *after][: self._file.max_length]
             labels = [*[IGNORED] * len(before), *after][: self._file.max_length]
@@ -140,24 +136,24 @@ class _Tokens:
             columns["labels"].append(labels)
         return columns
 
-    def _split_text(self, prompt: Any, completion: Any) -> tuple[list[int], list[int]]:
+    def _split_text(self, row: Row) -> tuple[list[int], list[int]]:
         """Token ids of a prompt with its special tokens, and of its completion with an end."""
         end = self._tokenizer.eos_token_id
-        before = list(self._tokenizer(prompt)["input_ids"])
+        before = list(self._tokenizer(row["prompt"])["input_ids"])
         # Some tokenizers end each text with a special token. The completion follows, so remove it.
         while before and before[-1] in (end, self._tokenizer.sep_token_id):
             before.pop()
-        after = self._ids(completion)
+        after = self._ids(row["completion"])
         if end is not None:
             after.append(end)
         return before, after
 
-    def _split_chat(self, prompt: Any, completion: Any) -> tuple[list[int], list[int]]:
+    def _split_chat(self, row: Row) -> tuple[list[int], list[int]]:
         """Token ids of the messages of a prompt, and of those of its completion."""
         require_chat_template(self._tokenizer, self._file)
-        require_chats(prompt, completion, self._file)
-        before = self._chat(prompt, answers_next=True)
-        whole = self._chat([*prompt, *completion])
+        require_chats(row["prompt"], row["completion"], self._file)
+        before = self._chat(row["prompt"], row, answers_next=True)
+        whole = self._chat([*row["prompt"], *row["completion"]], row)
         if whole.startswith(before):
             return self._ids(before), self._ids(whole.removeprefix(before))
         # The template writes the prompt differently in a finished chat. The answer then begins
@@ -167,19 +163,21 @@ class _Tokens:
         shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
         return ids[:shared], ids[shared:]
 
-    def _chat(self, messages: Any, *, tools: Any = None, answers_next: bool = False) -> str:
-        """The text of a chat. ``answers_next`` appends the beginning of the answer."""
-        plain = []
+    def _chat(self, messages: Any, row: Row, *, answers_next: bool = False) -> str:
+        """The text of a chat, with the row's tools and settings of the template. ``answers_next``
+        appends the beginning of the answer."""
         for message in messages if isinstance(messages, list) else [None]:
             if not isinstance(message, Mapping) or "role" not in message:
                 raise ValueError(
                     f"messages of {self._file.path} must be lists of mappings with role and content"
                 )
-            # Arrow gives each message the keys of all messages. Keys without a value are left out.
-            plain.append({key: value for key, value in message.items() if value is not None})
-        return self._tokenizer.apply_chat_template(
-            plain, tools=tools or None, tokenize=False, add_generation_prompt=answers_next
-        )
+        settings = {
+            **(_parsed(row.get("chat_template_kwargs")) or {}),
+            "tools": _parsed(row.get("tools")) or None,
+            "tokenize": False,
+            "add_generation_prompt": answers_next,
+        }
+        return self._tokenizer.apply_chat_template(_without_gaps(messages), **settings)
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])
@@ -191,6 +189,22 @@ class _Tokens:
                 what = f"{value!r:.50} where its {name} should be"
                 raise ValueError(f"a row of {self._file.path} has {what}")
         return rows[name]
+
+
+def _each(rows: Columns) -> Iterator[Row]:
+    return (dict(zip(rows, values, strict=True)) for values in zip(*rows.values(), strict=True))
+
+
+def _parsed(value: Any) -> Any:
+    """A value of a chat; data sets may keep mappings as JSON texts."""
+    return json.loads(value) if isinstance(value, str) else _without_gaps(value)
+
+
+def _without_gaps(value: Any) -> Any:
+    """Without keys that have no value: Arrow gives each mapping the keys of all others."""
+    if isinstance(value, Mapping):
+        return {key: _without_gaps(item) for key, item in value.items() if item is not None}
+    return list(map(_without_gaps, value)) if isinstance(value, list) else value
 
 
 def _labels_of_tokens(word_of_token: Sequence[int | None], word_labels: Sequence[int]) -> list[int]:

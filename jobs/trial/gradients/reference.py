@@ -12,9 +12,9 @@ from typing import Any
 import torch
 from torch.nn.utils.rnn import pad_sequence
 
-from jobs.loops.accelerate import label_shares
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
+from jobs.techniques.axes.loop import label_shares
 from jobs.trial.data.collators import IGNORED
 
 LossOf = Callable[[torch.nn.Module, Mapping[str, Any]], torch.Tensor]

@@ -17,6 +17,7 @@ from jobs.loops import accelerate as accelerate_loop
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.spec.library_settings import MODEL_PLACES
 from jobs.tasks import auto_class
+from jobs.techniques.axes.loop import enable_checkpointing
 from jobs.techniques.hooks import bound
 from jobs.trial import models
 from orchestrator.prediction.affine_stream import Stream
@@ -81,7 +82,7 @@ class FakeStep:
         self._recorder.experts = next(filter(None, experts), 0)
         text_config = self.model.config.get_text_config()
         self._recorder.vocabulary = getattr(text_config, "vocab_size", None) or 0
-        accelerate_loop.enable_checkpointing(self.model, self._arguments)
+        enable_checkpointing(self.model, self._arguments)
         if _runs_trainer(spec) and hasattr(self._arguments, "use_cache"):
             # As the Trainer does on being made.
             self.model.config.use_cache = self._arguments.use_cache

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from numpy._core import _multiarray_umath
 
-from jobs.isolation import compiler_cache
+from jobs.isolation import compiler_cache, scratch
 from jobs.isolation.build_ops import remove_abandoned_locks
 from jobs.isolation.scratch import own_folder
 
@@ -99,6 +99,40 @@ def test_folder_is_that_of_torch(monkeypatch):
 
     monkeypatch.setattr("getpass.getuser", nameless)
     assert str(compiler_cache.folder()) == default_cache_dir()
+
+
+@pytest.mark.parametrize("when", ["before the lock", "after the lock"])
+def test_own_folder_leaves_nothing_however_early_its_owner_is_killed(tmp_path, monkeypatch, when):
+    lock = scratch.fcntl.flock
+
+    def killed(*arguments: int) -> None:
+        if when == "after the lock":
+            lock(*arguments)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(scratch.fcntl, "flock", killed)
+    with pytest.raises(KeyboardInterrupt), own_folder("slot-", str(tmp_path)):
+        pass
+    monkeypatch.undo()
+    scratch.remove_abandoned("slot-", str(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_own_folder_that_another_process_removes_before_its_lock_is_made_again(
+    tmp_path, monkeypatch
+):
+    open_folder = os.open
+    gone = []
+
+    def removed_first(path: Path, flags: int) -> int:
+        if not gone:
+            gone.append(path)
+            path.rmdir()
+        return open_folder(path, flags)
+
+    monkeypatch.setattr(scratch.os, "open", removed_first)
+    with own_folder("slot-", str(tmp_path)) as folder:
+        assert [folder] == list(tmp_path.iterdir()) != gone
 
 
 OWNER = """

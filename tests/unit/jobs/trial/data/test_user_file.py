@@ -14,6 +14,7 @@ import pytest
 from jobs.data_files import problem_of_path
 from jobs.spec import DatasetFile, DataSpec, Task
 from jobs.trial.data import IGNORED, load
+from jobs.trial.data.tokenizing import loaded_tokenizer, rows_to_tokens
 from jobs.trial.data.user_file import named_rows
 from tests.support.commands import ROOT
 from tests.support.json_rows import file_of
@@ -202,3 +203,35 @@ def test_trial_reads_nothing_of_the_system_behind_a_pattern(tmp_path):
         named_rows(DatasetFile(path=str(tmp_path / "*.csv"), format="csv"))
     assert error.value.__context__ is None
     assert "PATH=" not in str(error.value)
+
+
+def test_load_gives_the_template_the_tools_and_settings_of_each_row(tmp_path):
+    template = (
+        "{% for tool in tools or [] %}{{ tool.name }} {% endfor %}"
+        "{% for call in messages[0].calls or [] %}{{ call | join(' ') }} {% endfor %}"
+        "{% if slow %}very {% endif %}"
+        "{% for message in messages %}{{ message.content }} {% endfor %}"
+    )
+    name = save_word_tokenizer(tmp_path / "words", chat_template=template)
+    question = {"role": "user", "content": "film"}
+    other = {**question, "calls": [{"bad": "1", "no": None}]}
+    answer = [{"role": "assistant", "content": "yes"}]
+    rows = [
+        {"tools": [{"name": "good"}], "chat_template_kwargs": {"slow": True}},
+        {"tools": None, "chat_template_kwargs": None},
+    ]
+    tokenizer = loaded_tokenizer(name)
+    file = DatasetFile(path="x", format="json", tokenizer=name)
+    columns = {key: [row[key] for row in rows] for key in rows[0]}
+    read = rows_to_tokens(tokenizer, file, "causal-lm", "prompt")
+    prompts = read({**columns, "prompt": [[question], [other]], "completion": [answer, answer]})
+    assert prompts["input_ids"] == [ids("good very film yes"), ids("bad film yes")]
+    read = rows_to_tokens(tokenizer, file, "causal-lm", "messages")
+    chats = read({**columns, "tools": ['[{"name": "good"}]', None], "messages": [[question]] * 2})
+    assert chats["input_ids"] == [ids("good very film"), ids("film")]
+
+
+def test_load_refuses_a_second_text_that_is_none(rows_of, tokenizer):
+    rows = [{"text": "good", "text_pair": "film", "label": 0}, {"text": "yes", "label": 1}]
+    with pytest.raises(ValueError, match="None where its text_pair should be"):
+        rows_of(rows, "sequence-classification", tokenizer=tokenizer)
