@@ -9,7 +9,6 @@ from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques.sample_kind import workload_of
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.follow_up_results import CapCheck
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
@@ -204,20 +203,25 @@ def _rows(
         short_axes = label_axes(dataset, results)
         conclusive = [check for check in results.cap_checks if check.fits or check.fails]
         for own in shown[results.environment_id]:
-            layers = memory_layers(own.row)
+            layers, trial_ids = memory_layers(own.row), own.trial_ids
             yield {
                 "environment": index,
                 "recipe": recipes.index(own.training_recipe),
                 "label": dataset.label(own.choices),
                 "short": label(own.choices, short_axes),
                 "capChecks": [
-                    _cap_check(check)
-                    for check in conclusive
-                    if check.follows_trial in own.trial_ids
+                    [
+                        own.budget_bytes,
+                        int(own.fits),
+                        short(own.samples_per_second),
+                        own.memory_bytes,
+                    ]
+                    for own in conclusive
+                    if own.follows_trial in trial_ids
                 ],
                 "batch": own.effective_batch,
-                "repeats": len(own.trial_ids),
-                "trial": own.trial_ids[0],
+                "repeats": len(trial_ids),
+                "trial": trial_ids[0],
                 "error95": short(own.error95),
                 "hostBound": int(own.is_host_bound),
                 "lossMismatch": int(bool(own.loss_flags)),
@@ -225,12 +229,6 @@ def _rows(
                 "flags": list(map(with_heading, own.flags)),
                 "memoryLayers": layers and list(layers.values()),
             }
-
-
-def _cap_check(check: CapCheck) -> list[Any]:
-    """The cap's bytes, whether it fitted, its speed and its memory."""
-    speed = short(check.samples_per_second)
-    return [check.budget_bytes, int(check.fits), speed, check.memory_bytes]
 
 
 def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
@@ -253,22 +251,20 @@ def batch_lines(
         if len(points) > 1:
             moved = sum(value != results.baseline[axis] for axis, value in techniques)
             name = label(dict(techniques), axes)
-            about = {"name": name if moved else f"{name} (baseline)", "moved": moved}
-            lines.append({**about, **_points(points, index_of)})
+            ordered = [points[size] for size in sorted(points)]
+            line = {
+                "name": name if moved else f"{name} (baseline)",
+                "moved": moved,
+                "points": [index_of[own.trial_ids[0]] for own in ordered],
+                "sizes": sorted(points),
+                "speed": max(own.samples_per_second for own in ordered),
+            }
+            lines.append(line)
     lines.sort(key=itemgetter("speed"), reverse=True)
     for number, line in enumerate(lines):
         line["best"] = int(number < MAX_LINES or not line["moved"])
         line["single"] = int(line["moved"] <= 1)
     return [line for line in lines if line["best"] or line["single"]]
-
-
-def _points(points: Mapping[int, Configuration], index_of: Mapping[str, int]) -> dict[str, Any]:
-    sizes = sorted(points)
-    return {
-        "points": [index_of[points[size].trial_ids[0]] for size in sizes],
-        "sizes": sizes,
-        "speed": max(own.samples_per_second for own in points.values()),
-    }
 
 
 def _fastest_by_size(

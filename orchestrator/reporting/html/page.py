@@ -55,10 +55,8 @@ def render(report: Report) -> str:
 
     dataset = report.dataset
     shown = shown_configurations(dataset)
-    opening = [f"{report.headline}."]
-    for part in report.parts:
-        if part.section.on_page and not part.content.title:
-            opening += part.content.text
+    opens = (own for own in report.parts if own.section.on_page and not own.content.title)
+    opening = [f"{report.headline}.", *(line for own in opens for line in own.content.text)]
     opening += left_out(dataset, shown)
     facts: dict[str, Any] = {"front": None}
     scripts: tuple[str, ...] = SCRIPTS[:1]
@@ -69,23 +67,20 @@ def render(report: Report) -> str:
         scripts = SCRIPTS
     style, script = _read("page.css"), bundle(scripts)
     config = dataset.run.config
-    return (
-        _templates()
-        .get_template("page.html.j2")
-        .render(
-            **facts,
-            name=dataset.name or "Run",
-            policy=content_security_policy(script, style),
-            style=Markup(style),
-            script=Markup(script),
-            opening=opening,
-            parts=list(_parts(report)),
-            command=dataset.run.command,
-            config=config and json.dumps(config, indent=2, sort_keys=True),
-            table=TRIALS,
-            query_columns=query_columns(dataset),
-            size=dataset.main.memory_column if dataset.main else "peak_allocated_bytes",
-        )
+    template = _templates().get_template("page.html.j2")
+    return template.render(
+        **facts,
+        name=dataset.name or "Run",
+        policy=content_security_policy(script, style),
+        style=Markup(style),
+        script=Markup(script),
+        opening=opening,
+        parts=list(_parts(report)),
+        command=dataset.run.command,
+        config=config and json.dumps(config, indent=2, sort_keys=True),
+        table=TRIALS,
+        query_columns=query_columns(dataset),
+        size=dataset.main.memory_column if dataset.main else "peak_allocated_bytes",
     )
 
 
@@ -108,13 +103,12 @@ def left_out(dataset: Dataset, shown: Shown) -> list[str]:
     """A sentence about the configurations that a page does not show; empty if it shows all."""
     total = sum(len(own.configurations) for own in dataset.environments)
     shown_count = sum(map(len, shown.values()))
-    if shown_count == total:
-        return []
-    return [
+    sentence = (
         f"Map and table show {shown_count:,} of {total:,} configurations: all on a Pareto front of "
         "equal recipe and effective batch, and an even choice of the others. trials.parquet holds "
         "all."
-    ]
+    )
+    return [sentence] if shown_count < total else []
 
 
 def bundle(modules: tuple[str, ...]) -> str:

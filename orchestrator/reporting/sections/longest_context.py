@@ -5,18 +5,8 @@ from typing import Any
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import LongestContext
-from orchestrator.reporting.configurations import (
-    BUDGET,
-    CONFIGURATION,
-    MEMORY,
-    TOKENS,
-    TRIAL,
-    check_to_json,
-    mark_notes,
-    memory_meaning,
-    not_verified,
-    row_of,
-)
+from orchestrator.reporting import configurations as shared
+from orchestrator.reporting.configurations import memory_meaning, row_of
 from orchestrator.reporting.content import Column, Content, Format, Row, Table
 from orchestrator.units import memory, number
 
@@ -39,7 +29,8 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
             row = _row(dataset, results, context, pick.budget_bytes)
             rows.append({**row, "budget": None if index else pick.budget_bytes})
             shown.append(context.configuration)
-    columns = (BUDGET, _LENGTH, TOKENS, MEMORY, _NEXT, CONFIGURATION, _FITS, TRIAL)
+    columns = (shared.BUDGET, _LENGTH, shared.TOKENS, shared.MEMORY, _NEXT)
+    columns += (shared.CONFIGURATION, _FITS, shared.TRIAL)
     return Content(
         title="Longest context in each memory budget",
         text=(
@@ -47,7 +38,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
             "Speeds of unequal lengths are different workloads, and are not ranked together.",
         ),
         tables=(Table(columns=columns, rows=tuple(rows)),),
-        notes=mark_notes(results, shown),
+        notes=shared.mark_notes(results, shown),
     )
 
 
@@ -103,7 +94,7 @@ def _row(
         "next_tokens": context.next_tokens,
         "fits": _fit(results, context, memory_bytes),
         "verified": context.check is not None,
-        "cap_check": check_to_json(context.check),
+        "cap_check": shared.check_to_json(context.check),
     }
 
 
@@ -122,7 +113,7 @@ def _notes(
         cap = memory(check.budget_bytes)
         yield f"verified under a memory cap of {cap} (trial {check.trial_id})"
     elif _fit(results, context, memory_bytes) == INFERRED:
-        yield not_verified(memory_bytes)
+        yield shared.not_verified(memory_bytes)
     if context.next_tokens is None:
         yield "no longer one was tried, so the limit may be higher"
     else:

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 from jobs.record import Outcome
 from orchestrator import units
 from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeResult
-from orchestrator.analysis.recommendation import Alternative
 from orchestrator.labels import batch_label
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.terminal.safe_text import visible
@@ -38,8 +37,8 @@ def _table(answer: BatchSizeResult) -> Iterator[str]:
     if answer.accumulated is not None:
         # Within the tolerance the reader asked for, speeds count as equal.
         slower = 1 - answer.accumulated.speed / fastest.speed
-        is_slower = slower > answer.tolerance
-        why = f"{slower:.1%} slower than the fastest micro-batch" if is_slower else ""
+        why = f"{slower:.1%} slower than the fastest micro-batch"
+        why = why if slower > answer.tolerance else ""
         yield _line(f"effective batch {answer.effective_batch}", answer.accumulated, why)
 
 
@@ -86,42 +85,32 @@ def _refusal(size: BatchMeasurement) -> str:
 
 
 def _notes(answer: BatchSizeResult) -> Iterator[str]:
-    yield from _not_known(answer)
-    # The sizes that cannot be an answer, because they train something else.
-    for size in answer.left_out:
-        reasons = ", ".join(map(with_heading, size.flags))
-        yield f"left out: {_batch(size)} ({units.number(size.speed)} samples/s): {reasons}"
-    for nearby in answer.nearby:
-        yield _nearby(nearby, answer.effective_batch)
-    if answer.unfinished:
-        yield f"unfinished: {answer.unfinished}"
-    yield from _between_speeds(answer)
-    if answer.sizes:
-        trials = units.count(len(answer.sizes), "trial")
-        spent = units.duration(answer.slot_seconds)
-        yield f"{trials}, {spent} of slot time: {', '.join(map(_result, answer.sizes))}"
-
-
-def _not_known(answer: BatchSizeResult) -> Iterator[str]:
     if answer.largest is None:
         nothing = "nothing fits, not even a micro-batch of 1"
         yield "no size is known to fit" if answer.unfinished else nothing
     elif answer.effective_batch is not None and answer.accumulated is None:
         wanted = answer.effective_batch
         yield f"effective batch {wanted}: no micro-batch that divides it is known to fit"
-
-
-def _nearby(nearby: Alternative, wanted: int | None) -> str:
-    """``effective batch 256 instead of 250: 32×8, at least 300 samples/s in at most 22.9 GiB``."""
-    own = nearby.candidate
-    batch = f"{own.micro_batch}×{own.accumulation}"
-    batches = f"{nearby.effective_batch} instead of {wanted}"
-    return f"effective batch {batches}: {batch}, {' in '.join(figures(own))}"
-
-
-def _result(size: BatchMeasurement) -> str:
-    result = f"{units.number(size.speed)}/s" if size.fits else _refusal(size)
-    return f"{_batch(size)} ({result})"
+    # The sizes that cannot be an answer, because they train something else.
+    for size in answer.left_out:
+        reasons = ", ".join(map(with_heading, size.flags))
+        yield f"left out: {_batch(size)} ({units.number(size.speed)} samples/s): {reasons}"
+    for nearby in answer.nearby:
+        # effective batch 256 instead of 250: 32×8, at least 300 samples/s in at most 22.9 GiB
+        own, batches = nearby.candidate, f"{nearby.effective_batch} instead of"
+        batch = f"{own.micro_batch}×{own.accumulation}, {' in '.join(figures(own))}"
+        yield f"effective batch {batches} {answer.effective_batch}: {batch}"
+    if answer.unfinished:
+        yield f"unfinished: {answer.unfinished}"
+    yield from _between_speeds(answer)
+    if answer.sizes:
+        trials = units.count(len(answer.sizes), "trial")
+        spent = units.duration(answer.slot_seconds)
+        results = []
+        for size in answer.sizes:
+            result = f"{units.number(size.speed)}/s" if size.fits else _refusal(size)
+            results.append(f"{_batch(size)} ({result})")
+        yield f"{trials}, {spent} of slot time: {', '.join(results)}"
 
 
 def _between_speeds(answer: BatchSizeResult) -> Iterator[str]:

@@ -109,9 +109,8 @@ def _smallest(own: OnCards) -> str:
 def _price(offer: Cheapest | None) -> str:
     if offer is None:
         return "none"
-    per_run = offer.per_run
-    amount = f"{offer.per_hour:.2f}/h" if per_run is None else f"{per_run:.2f}"
-    return f"{offer.card} {amount}"
+    is_timed = offer.per_run is not None
+    return f"{offer.card} " + (f"{offer.per_run:.2f}" if is_timed else f"{offer.per_hour:.2f}/h")
 
 
 def _batch(batch: Any) -> str:
@@ -144,12 +143,8 @@ def cards_row(own: OnCards) -> dict[str, Any]:
     """Plain values: the smallest card, and every card's answer with bytes as integers."""
     cards = {}
     for name, card in own.fits.items():
-        figure = card.device
-        ends = {end: getattr(figure, end, None) for end in ("bytes", "low", "high")}
-        cards[name] = {
-            "fits": card.fit,
-            "lacks": card.lacks,
-            **{f"device_{end}": value for end, value in ends.items()},
-            **time_row(card.time),
-        }
+        ends = ("bytes", "low", "high")
+        figures = {f"device_{end}": getattr(card.device, end, None) for end in ends}
+        fits = {"fits": card.fit, "lacks": card.lacks}
+        cards[name] = {**fits, **figures, **time_row(card.time)}
     return {"smallest_card": own.smallest, "cards": cards}
