@@ -1,7 +1,6 @@
 """The gain of a candidate over the default configuration: the ratios of speed and of memory."""
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from orchestrator.analysis.configuration import BATCH_AXES, Configuration
@@ -48,7 +47,8 @@ class Defaults:
             # Else exactly the baseline, else the batch at which these techniques are fastest.
             exactly = [own for own in self._configurations if own.choices == self._baseline]
             elsewhere = map(as_measured, exactly[:1] or self._configurations)
-            self._by_batch[batch] = _fastest(measured or at_batch or elsewhere)
+            listed = measured or at_batch or elsewhere
+            self._by_batch[batch] = max(listed, key=_speed, default=None)
         default = self._by_batch[batch]
         if default is None:
             return None
@@ -72,5 +72,5 @@ def has_default_techniques(results: EnvironmentResults, configuration: Configura
     return all(own == results.baseline[axis] for axis, own in choices if axis not in BATCH_AXES)
 
 
-def _fastest(listed: Iterable[Offer]) -> Offer | None:
-    return max(listed, key=lambda each: each.configuration.samples_per_second, default=None)
+def _speed(offer: Offer) -> float:
+    return offer.configuration.samples_per_second

@@ -16,11 +16,7 @@ from jobs.steady_state import student_quantile
 from orchestrator.analysis.comparison.changes import Change, Shift
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.analysis.repeatability import (
-    BETWEEN_TECHNIQUES,
-    SpeedError,
-    difference_error,
-)
+from orchestrator.analysis.repeatability import BETWEEN_TECHNIQUES, SpeedError, difference_error
 
 Pair = tuple[Configuration, Configuration]
 """One configuration that ended ok in both runs, before and after."""

@@ -7,7 +7,7 @@ compared only if the hosts are equal.
 
 import math
 from collections import Counter
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Any, get_args
 
 from jobs.record import Outcome
@@ -21,7 +21,6 @@ from orchestrator.analysis.comparison.changes import (
     SetupPart,
 )
 from orchestrator.analysis.comparison.speed import (
-    Deviation,
     Pair,
     common_shift,
     deviations,
@@ -65,7 +64,13 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
     gpu_deviations = judged = deviations(gpu_bound)
     if different_hosts or "host" not in differing:
         judged, other_hosts = [*gpu_deviations, *deviations(other_hosts)], []
-    changes = _changes(before, after, (earlier, later), judged, differing)
+    changes = [
+        *single_changes(before, judged),
+        *_outcome_changes("regressed", before, earlier, later),
+        *_outcome_changes("fixed", after, later, earlier),
+        *_memory_changes(before, pairs),
+        *_loss_changes(before, after, pairs, differing),
+    ]
     return Comparison(
         matched=len(pairs),
         unsteady=len(pairs) - sum(map(len, by_pace.values())),
@@ -81,23 +86,6 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
         only_after=len(later.keys() - earlier.keys()),
         differences=set_up,
     )
-
-
-def _changes(
-    before: Dataset,
-    after: Dataset,
-    tried: tuple[Tried, Tried],
-    judged: Sequence[Deviation],
-    differing: Container[str],
-) -> Iterator[Change]:
-    """Changes of every kind; those of speed among the configurations that are ``judged``."""
-    earlier, later = tried
-    pairs = list(_pairs(earlier, later))
-    yield from single_changes(before, judged)
-    yield from _outcome_changes("regressed", before, earlier, later)
-    yield from _outcome_changes("fixed", after, later, earlier)
-    yield from _memory_changes(before, pairs)
-    yield from _loss_changes(before, after, pairs, differing)
 
 
 def differences(before: Dataset, after: Dataset) -> Iterator[SetupDifference]:
@@ -167,7 +155,11 @@ def _pairs(earlier: Tried, later: Tried) -> Iterator[Pair]:
 
 def _by_pace(pairs: Iterable[Pair]) -> dict[Pace, list[Pair]]:
     """The pairs whose speeds are known well enough to be judged, by what limits them."""
-    precise = grouped(filter(_is_precise, pairs), _pace)
+    # Of two that differ, the less repeatable one limits the speed: ``Pace`` has it last.
+    precise = grouped(
+        filter(_is_precise, pairs),
+        lambda pair: max((pace_of(own.row) for own in pair), key=list(Pace).index),
+    )
     return {pace: precise.get(pace, []) for pace in Pace}
 
 
@@ -175,11 +167,6 @@ def _is_precise(pair: Pair) -> bool:
     errors = [own.row.get("samples_per_second_ci95") for own in pair]
     # An error of exactly 0 is valid: on a coarse clock, all steps can take the same time.
     return all(error is not None and error < MAX_ERROR for error in errors)
-
-
-def _pace(pair: Pair) -> Pace:
-    """What limits the speed. If the two differ, it is the less repeatable: ``Pace`` has it last."""
-    return max((pace_of(own.row) for own in pair), key=list(Pace).index)
 
 
 def _outcome_changes(

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from jobs.flags import flags_of
@@ -37,9 +38,8 @@ def _are_apart(before: float | None, after: float | None, tolerance: float = 0.0
     return abs(before - after) > tolerance * max(before, after)
 
 
-def _are_clearly_apart(before: float | None, after: float | None) -> bool:
-    # The variation between equal trials is about a percent, less than CLOSE.
-    return _are_apart(before, after, CLOSE)
+_are_clearly_apart = partial(_are_apart, tolerance=CLOSE)
+"""The variation between equal trials is about a percent, less than ``CLOSE``."""
 
 
 def _could_be_compiling(before: float | None, after: float | None) -> bool:
@@ -93,10 +93,11 @@ def explain(run: Dataset, before: str, after: str) -> Explanation:
     environments."""
     rows = (_find(run, before), _find(run, after))
     _check(rows)
-    anatomies = _anatomies(run, rows)
+    first, second = (anatomy_of(run, (row["trial_id"],), row) for row in rows)
+    anatomies = None if first is None or second is None else (first, second)
     environment = run.environment_of(rows[0]["environment_id"])
     column = memory_column(rows) if environment is None else environment.memory_column
-    first, second = (
+    before_side, after_side = (
         Side(
             trial_id=row["trial_id"],
             label=run.row_label(row),
@@ -108,12 +109,12 @@ def explain(run: Dataset, before: str, after: str) -> Explanation:
     )
     return Explanation(
         hardware="unknown hardware" if environment is None else environment.hardware,
-        before=first,
-        after=second,
+        before=before_side,
+        after=after_side,
         choices=tuple(_differences(rows, run.axes)),
         seconds_per_sample=time_breakdown(rows, anatomies),
         module_seconds=module_breakdown(rows, anatomies),
-        memory_bytes=memory_breakdown(rows, (first, second), anatomies),
+        memory_bytes=memory_breakdown(rows, (before_side, after_side), anatomies),
         losses=_loss_curves(run, rows),
         runtime=tuple(_runtime_differences(rows, anatomies)),
         recipes=(recipe_of(rows[0]), recipe_of(rows[1])),
@@ -145,11 +146,6 @@ def _check(rows: Rows) -> None:
         raise NotExplainableError(
             "the trials ran on different hardware or versions, which alone may explain everything"
         )
-
-
-def _anatomies(run: Dataset, rows: Rows) -> Anatomies:
-    first, second = (anatomy_of(run, (row["trial_id"],), row) for row in rows)
-    return None if first is None or second is None else (first, second)
 
 
 def _loss_curves(run: Dataset, rows: Rows) -> LossCurves | None:

@@ -9,6 +9,7 @@ from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques.sample_kind import workload_of
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.follow_up_results import CapCheck
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
@@ -201,7 +202,7 @@ def _rows(
 ) -> Iterator[dict[str, Any]]:
     for index, results in enumerate(dataset.environments):
         short_axes = label_axes(dataset, results)
-        conclusive = [check for check in results.cap_checks if check.fits or check.fails]
+        checks = [check for check in results.cap_checks if check.fits or check.fails]
         for own in shown[results.environment_id]:
             layers, trial_ids = memory_layers(own.row), own.trial_ids
             yield {
@@ -209,16 +210,7 @@ def _rows(
                 "recipe": recipes.index(own.training_recipe),
                 "label": dataset.label(own.choices),
                 "short": label(own.choices, short_axes),
-                "capChecks": [
-                    [
-                        own.budget_bytes,
-                        int(own.fits),
-                        short(own.samples_per_second),
-                        own.memory_bytes,
-                    ]
-                    for own in conclusive
-                    if own.follows_trial in trial_ids
-                ],
+                "capChecks": [_cap_check(own) for own in checks if own.follows_trial in trial_ids],
                 "batch": own.effective_batch,
                 "repeats": len(trial_ids),
                 "trial": trial_ids[0],
@@ -229,6 +221,10 @@ def _rows(
                 "flags": list(map(with_heading, own.flags)),
                 "memoryLayers": layers and list(layers.values()),
             }
+
+
+def _cap_check(own: CapCheck) -> list[Any]:
+    return [own.budget_bytes, int(own.fits), short(own.samples_per_second), own.memory_bytes]
 
 
 def _dictionary(values: Sequence[Any]) -> dict[str, Any]:
@@ -252,7 +248,7 @@ def batch_lines(
             moved = sum(value != results.baseline[axis] for axis, value in techniques)
             name = label(dict(techniques), axes)
             ordered = [points[size] for size in sorted(points)]
-            line = {
+            line: dict[str, Any] = {
                 "name": name if moved else f"{name} (baseline)",
                 "moved": moved,
                 "points": [index_of[own.trial_ids[0]] for own in ordered],

@@ -124,10 +124,8 @@ def _read(name: str) -> str:
 def content_security_policy(script: str, style: str) -> str:
     """The policy of a page that runs nothing but this script, and loads nothing. A hash allows
     exactly one text; anything that a run smuggles in has another."""
-    of_script, of_style = (
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
-        for text in (script, style)
-    )
+    digests = (hashlib.sha256(text.encode()).digest() for text in (script, style))
+    of_script, of_style = (base64.b64encode(digest).decode() for digest in digests)
     return (
         f"default-src 'none'; script-src 'sha256-{of_script}'; style-src 'sha256-{of_style}'; "
         "img-src data:; base-uri 'none'; form-action 'none'"

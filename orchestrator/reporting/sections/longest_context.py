@@ -29,8 +29,8 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
             row = _row(dataset, results, context, pick.budget_bytes)
             rows.append({**row, "budget": None if index else pick.budget_bytes})
             shown.append(context.configuration)
-    columns = (shared.BUDGET, _LENGTH, shared.TOKENS, shared.MEMORY, _NEXT)
-    columns += (shared.CONFIGURATION, _FITS, shared.TRIAL)
+    figures = (shared.BUDGET, _LENGTH, shared.TOKENS, shared.MEMORY, _NEXT)
+    columns = (*figures, shared.CONFIGURATION, _FITS, shared.TRIAL)
     return Content(
         title="Longest context in each memory budget",
         text=(

@@ -4,12 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.recommendation import (
-    Alternative,
-    Constraints,
-    Offer,
-    Recommendation,
-)
+from orchestrator.analysis.recommendation import Alternative, Constraints, Offer, Recommendation
 from orchestrator.analysis.recommendation.gpu_counts import GpuCount
 from orchestrator.analysis.recommendation.not_ranked import Reason
 from orchestrator.labels import recipe_label
