@@ -44,10 +44,8 @@ def _predicted_speeds(
         return {}
     # Before a split was measured, the optimizer's time counts as 0. Every pass is then predicted to
     # take as long as a whole step without accumulation.
-    optimizer = 0.0
-    if is_any_known:
-        accumulated = [own for own in splits.values() if own.accumulation > 1 and own.fits]
-        optimizer = optimizer_seconds(speeds, accumulated)
+    accumulated = [own for own in splits.values() if own.accumulation > 1 and own.fits]
+    optimizer = optimizer_seconds(speeds, accumulated) if is_any_known else 0.0
     unmeasured = _unmeasured(max(speeds), splits, effective_batch)
     return {split: accumulated_speed(speeds, *split, optimizer) for split in unmeasured}
 
@@ -64,14 +62,13 @@ def _unmeasured(largest: int, splits: Splits, effective_batch: int) -> Iterator[
 
 
 def _largest_to_accumulate(splits: Splits) -> float:
-    """The largest micro-batch that may fit with accumulation, as far as failures show. It is 0
-    after a failure for a reason that smaller micro-batches share."""
-    limit = math.inf
-    for split, measurement in splits.items():
-        if split.accumulation > 1 and not measurement.fits:
-            has_shared_reason = measurement.outcome not in FAILED_BY_ITS_SIZE
-            limit = 0 if has_shared_reason else min(limit, split.micro_batch - 1)
-    return limit
+    """The largest micro-batch that may fit with accumulation, as far as failures show; 0 after one
+    for a reason that smaller micro-batches share."""
+    limits = [math.inf]
+    for split, own in splits.items():
+        if split.accumulation > 1 and not own.fits:
+            limits.append(split.micro_batch - 1 if own.outcome in FAILED_BY_ITS_SIZE else 0)
+    return min(limits)
 
 
 def accumulated_speed(

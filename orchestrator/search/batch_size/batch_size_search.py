@@ -143,7 +143,7 @@ class BatchSizeSearch(Search):
         """The trial of the next batch that a rule wants. Batches that cannot have one are ruled
         out."""
         while not self._outstanding and not self._why_ended_early():
-            batch = self._next_batch()
+            batch = next((batch for batch in self._wanted() if batch not in self._sizes), None)
             if batch is None:
                 return None
             made = self._make(*batch)
@@ -152,9 +152,6 @@ class BatchSizeSearch(Search):
             self._ruled_out[batch] = made
             self._sizes[batch] = measurement_of(made, self._goal.memory_margin)
         return None
-
-    def _next_batch(self) -> Batch | None:
-        return next((batch for batch in self._wanted() if batch not in self._sizes), None)
 
     def _wanted(self) -> Iterator[Batch]:
         """The batches that the rules ask for, some of which may be measured already."""
@@ -195,11 +192,9 @@ class BatchSizeSearch(Search):
 
     def _bytes_of_next(self) -> float | None:
         """Predicted memory with one sample more than the largest size that fits, if any is."""
-        memory = self._sizes.memory
-        largest = self._sizes.largest
-        if not largest or len(memory) < 2:
-            return None
-        return float(CostLine.of(memory).at(largest + 1))
+        memory, largest = self._sizes.memory, self._sizes.largest
+        is_known = largest and len(memory) > 1
+        return float(CostLine.of(memory).at(largest + 1)) if is_known else None
 
 
 def _with_steps(spec: TrialSpec, steps: int | None) -> TrialSpec:

@@ -77,8 +77,7 @@ def size_of_speed(speeds: Speeds, below: int, above: int, wanted: float) -> floa
     """The micro-batch between two measured ones that is predicted to reach a speed between theirs:
     seconds per sample = per_pass / micro-batch + per_sample."""
     # Compute the two costs from two measured sizes. Then solve the formula for the micro-batch.
-    slow = 1 / speeds[below]
-    fast = 1 / speeds[above]
+    slow, fast = 1 / speeds[below], 1 / speeds[above]
     per_pass = (slow - fast) / (1 / below - 1 / above)
     per_sample = fast - per_pass / above
     return per_pass / (1 / wanted - per_sample)

@@ -108,9 +108,7 @@ class LargestSize:
 
 def _middle(low: int, high: int) -> int:
     """Half-way between two sizes: by difference if they are near, else by ratio."""
-    if high <= GROWTH * low:
-        return (low + high) // 2
-    return round(math.sqrt(low * high))
+    return (low + high) // 2 if high <= GROWTH * low else round(math.sqrt(low * high))
 
 
 def _aligned_down(size: int) -> int:

@@ -61,9 +61,7 @@ def measurement_of(record: TrialRecord, margin: float) -> BatchMeasurement:
     """A trial's batch as measured. ``margin`` is the memory to keep free: below 1 a share of the
     GPU's memory, else bytes."""
     measured = record.measurements
-    memory = None
-    speed = None
-    error = UNKNOWN_ERROR
+    memory, speed, error = None, None, UNKNOWN_ERROR
     # A trial that failed measured only a part of a training: its figures do not count.
     if record.outcome is Outcome.OK:
         memory = int(gpu_memory(measured)) or None

@@ -24,7 +24,7 @@ class ExpectedTrial:
     samples_per_second: float
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Audit:
     """A candidate that was skipped, and measured after all."""
 
@@ -88,13 +88,7 @@ class Auditor:
         if measurement is not None:
             memory_error = expected.memory_bytes / measurement.memory_bytes - 1
             speed_error = expected.samples_per_second / measurement.samples_per_second - 1
-        self.audits[index] = Audit(
-            trial_id=trial_id,
-            rule=expected.rule,
-            memory_error=memory_error,
-            speed_error=speed_error,
-            contradicts=contradicts,
-        )
+        self.audits[index] = Audit(trial_id, expected.rule, memory_error, speed_error, contradicts)
 
     def summary(self, tolerance: float) -> dict[str, Any]:
         """JSON values: numbers of audits and contradictions, errors of predictions."""

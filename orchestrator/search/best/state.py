@@ -71,7 +71,10 @@ class SearchState:
         self.failures.note(index, record)
         self._costs.note(index, record)
         if record.outcome is Outcome.OUT_OF_MEMORY:
-            self._ran_out(index)
+            if self.device_bytes:
+                self._memory.ran_out(index, self.device_bytes)
+            curve = self._memory.curves[index]
+            np.minimum.at(self._smallest_too_large, curve, self._sizes[index])
         measurement = measurement_of(self._records[index])
         if measurement is not None:
             self.measured[index] = measurement
@@ -94,11 +97,6 @@ class SearchState:
             relative_error=error,
             branch=measurement.branch,
         )
-
-    def _ran_out(self, index: int) -> None:
-        if self.device_bytes:
-            self._memory.ran_out(index, self.device_bytes)
-        np.minimum.at(self._smallest_too_large, self._memory.curves[index], self._sizes[index])
 
     @property
     def too_large(self) -> Mask:

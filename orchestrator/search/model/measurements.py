@@ -35,22 +35,19 @@ class Measurement:
         """Half the 95 % interval of the speed, relative to it, and the share of time waited."""
         # What the GPU waited in the middle of a step may be different next time. If the branch is
         # known, the wait is either negligible or part of the host's own time.
-        if self.branch == Branch.UNKNOWN:
-            return self.speed_ci95 + self.launch_bound_share
-        return self.speed_ci95
+        is_unknown = self.branch == Branch.UNKNOWN
+        return self.speed_ci95 + (self.launch_bound_share if is_unknown else 0.0)
 
     @property
     def branch(self) -> Branch:
         """Which side of the performance model a measured time shows. A host-bound time is only an
         upper bound of the GPU's time. If the host limits a part of the time, either branch is
         possible."""
-        if self.host_bound_share is None:
-            return Branch.UNKNOWN
-        if self.host_bound_share > GPU_BOUND:
+        share = self.host_bound_share
+        if share is not None and share > GPU_BOUND:
             return Branch.HOST_BOUND
-        if self.launch_bound_share > GPU_BOUND:
-            return Branch.UNKNOWN
-        return Branch.GPU_BOUND
+        is_mixed = share is None or self.launch_bound_share > GPU_BOUND
+        return Branch.UNKNOWN if is_mixed else Branch.GPU_BOUND
 
 
 def measurement_of(records: Iterable[TrialRecord]) -> Measurement | None:

@@ -67,9 +67,7 @@ class TechniquePriors:
         """Probability that a value works on a model on which it was never tried."""
         if str(value) in self.effects.get(axis, {}):
             return _WORKS["recorded"]
-        if self._similar(axis, str(value)):
-            return _WORKS["similar"]
-        return _WORKS["unknown"]
+        return _WORKS["similar" if self._similar(axis, str(value)) else "unknown"]
 
     def between(self, axis: str, reference: Choice, value: Choice) -> Effect:
         """The effect of changing from one value of an axis to another."""
@@ -100,12 +98,10 @@ class TechniquePriors:
 
     def correlation(self, axis: str, first: Choice, second: Choice) -> float:
         """Prior correlation of the effects of two values, from 0 to 1."""
-        similar = 0.0
-        if type(first) is type(second):
-            similar = correlation(str(first), str(second))
-        if self.knows_speeds and self.effects:
-            return similar
-        return max(similar, _CORRELATION_WITHOUT_TABLES)
+        is_same_type = type(first) is type(second)
+        similar = correlation(str(first), str(second)) if is_same_type else 0.0
+        has_tables = self.knows_speeds and self.effects
+        return similar if has_tables else max(similar, _CORRELATION_WITHOUT_TABLES)
 
     def overheads_alone(self) -> TechniquePriors:
         """The same priors with overheads only, without effects on speed and memory."""
@@ -166,10 +162,12 @@ def _weights(similar: list[str], models: list[int], to_similar: Array) -> Array:
 
 def read_priors(document: Mapping[str, Any]) -> TechniquePriors:
     """Priors from JSON values."""
-    effects = {}
-    for axis, values in document.items():
-        effects[axis] = {value: Effect(**fields) for value, fields in values.items()}
-    return TechniquePriors(effects=effects)
+    return TechniquePriors(
+        effects={
+            axis: {value: Effect(**fields) for value, fields in values.items()}
+            for axis, values in document.items()
+        }
+    )
 
 
 @cache
@@ -180,6 +178,5 @@ def shipped_priors() -> TechniquePriors:
 
 def priors_for(candidates: Sequence[Candidate]) -> TechniquePriors:
     """The shipped priors; without a GPU, only their overheads, because the tables are of GPUs."""
-    if candidates and candidates[0].trials[0].needs.gpus == 0:
-        return shipped_priors().overheads_alone()
-    return shipped_priors()
+    has_gpu = not candidates or candidates[0].trials[0].needs.gpus > 0
+    return shipped_priors() if has_gpu else shipped_priors().overheads_alone()
