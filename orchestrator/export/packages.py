@@ -8,7 +8,6 @@ from jobs.techniques import AXES
 from jobs.trial.requirements import DISTRIBUTIONS
 from orchestrator.export.generated_code import one_line
 
-_PREFIX = "package:"
 _VERSION = re.compile(r"\d+(\.\d+)*((a|b|rc|\.post|\.dev)\d+)*")
 """A public version as in PEP 440, without an epoch or a local part such as ``+cu130``."""
 
@@ -48,8 +47,9 @@ def _packages(spec: TrialSpec) -> Iterator[str]:
     if spec.model.task == "image-text-to-text" and spec.data.file is not None:
         yield "pillow"
     for requirement in _requirements(spec):
-        if requirement.startswith(_PREFIX):
-            module = requirement.removeprefix(_PREFIX)
+        kind, _, name = requirement.partition(":")
+        # A kernel of the Hub is loaded by a package, too.
+        if module := {"package": name, "hub_kernel": "kernels"}.get(kind):
             yield DISTRIBUTIONS.get(module, module)
 
 
@@ -61,9 +61,9 @@ def _requirements(spec: TrialSpec) -> Iterator[str]:
         if optimizer is not None and variant.training_arguments.get("optim") == optimizer:
             yield from variant.requires
     if spec.settings.deepspeed is not None:
-        yield f"{_PREFIX}deepspeed"
+        yield "package:deepspeed"
     if spec.settings.training_arguments.get("use_liger_kernel"):
-        yield f"{_PREFIX}liger_kernel"
+        yield "package:liger_kernel"
 
 
 def _pin(version: object) -> str:

@@ -107,6 +107,8 @@ def _facts(spec: TrialSpec) -> dict[str, Any]:
         "loop": loop,
         "arguments_class": Code(arguments_class),
         "uses_deepspeed": spec.settings.deepspeed is not None,
+        "is_on_one_gpu": spec.world_size == 1,
+        "world_size": literal(int(spec.world_size)),
     }
 
 

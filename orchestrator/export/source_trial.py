@@ -3,13 +3,11 @@
 import dataclasses
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
-from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, TrialSpec, UserCode, from_json
+from jobs.spec import Choice, TrialSpec
 from jobs.techniques import AXES
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.export.generated_code import NotExportableError
-from orchestrator.planning.config_model import CpuFallback, Resources
 from orchestrator.planning.plan import trial_spec
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.storage.layout import RECORDS
@@ -33,7 +31,7 @@ def source_trial(dataset: Dataset, row: Row) -> tuple[TrialSpec, bool]:
     # A skipped row has no GPU model, although it was planned for a GPU. So look at all rows.
     has_gpu = any(other["gpu_model"] for other in dataset.rows)
     try:
-        config = _config(dataset.run.config)
+        config = SweepConfig.from_json(dataset.run.config)
         planned = trial_spec(_choices(row, dataset.axes), config, has_gpu=has_gpu)
         spec = dataclasses.replace(planned, repeat=row["repeat"])
     except (KeyError, TypeError, ValueError, AssertionError) as error:
@@ -64,23 +62,3 @@ def _choices(row: Row, axes: Mapping[str, str]) -> dict[str, Choice]:
             # If a column has names and integers, the integers are stored as text.
             choices[name] = int(str(choices[name]))
     return choices
-
-
-def _config(raw: Mapping[str, Any]) -> SweepConfig:
-    """The part of a sweep's config that decides how a trial runs."""
-    fallback = raw["cpu_fallback"]
-    return SweepConfig(
-        name="",
-        path=Path(),
-        model=from_json(ModelSpec, raw["model"]),
-        data=from_json(DataSpec, raw["data"]),
-        training_arguments=raw["training_arguments"],
-        deepspeed=raw["deepspeed"],
-        measure=from_json(MeasureSpec, raw["measure"]),
-        # Values that were checked when they were recorded.
-        cpu_fallback=CpuFallback.model_construct(
-            warmup_steps=fallback["warmup_steps"], steps=fallback["steps"]
-        ),
-        resources=Resources.model_construct(nvme_path=raw["resources"]["nvme_path"]),
-        own_code=from_json(UserCode, raw["own_code"]) if raw.get("own_code") else None,
-    )

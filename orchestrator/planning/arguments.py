@@ -27,8 +27,8 @@ RUNNER: Mapping[str, str] = {
     "do_train": "every trial trains",
     "do_predict": "measure.evaluate_and_save measures one evaluation, after the training",
     "do_eval": "measure.evaluate_and_save measures one evaluation, after the training",
-    "local_rank": "a trial has one process and one GPU",
-    "parallelism_config": "a trial has one process and one GPU",
+    "local_rank": "a trial starts its own processes, one for each of resources.gpus_per_trial",
+    "parallelism_config": 'sweep the axis "sharding"',
 }
 """Training argument that the user may not set -> why, or what to use instead."""
 RUNNER_PREFIXES: Mapping[str, str] = {

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, UserCode, to_json
+from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, UserCode, from_json, to_json
 from orchestrator.planning.axes import SEQUENCE_LENGTH, Choices, Grid, Grids
 from orchestrator.planning.config_model import CpuFallback, FollowUpPolicy, Resources
 from orchestrator.planning.search_options import DEFAULT_SEARCH, SearchOptions
@@ -75,3 +75,22 @@ class SweepConfig(Grids):
         for name in ("follow_up", "cpu_fallback", "resources", "search"):
             raw[name] = getattr(self, name).model_dump(mode="json")
         return {**raw, "path": str(self.path), "output": str(self.output)}
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> SweepConfig:
+        """The inverse of ``to_json`` for what decides how a trial runs. Raises KeyError, TypeError
+        or ValueError if the values are not those of a configuration."""
+        # Sections were checked when they were recorded.
+        fallback, resources = dict(raw["cpu_fallback"]), dict(raw["resources"])
+        return cls(
+            name="",
+            path=Path(),
+            model=from_json(ModelSpec, raw["model"]),
+            data=from_json(DataSpec, raw["data"]),
+            training_arguments=raw["training_arguments"],
+            deepspeed=raw["deepspeed"],
+            measure=from_json(MeasureSpec, raw["measure"]),
+            cpu_fallback=CpuFallback.model_construct(None, **fallback),
+            resources=Resources.model_construct(None, **resources),
+            own_code=from_json(UserCode, raw["own_code"]) if raw.get("own_code") else None,
+        )

@@ -68,8 +68,15 @@ def translate(
     ``model_config`` go before the files' own model. ``folder`` is that of the files, in which a
     path of a local data set is looked up."""
     assumed = {fact: value for one, _ in files for fact, value in one.defaults.items()}
-    read = [pair for dialect, content in files for pair in entries_of(dialect, content)]
-    stated = {fact: value for _, reading in read for fact, value in reading.facts.items()}
+    read: list[tuple[Entry, Reading]] = []
+    stated: dict[str, Any] = {}
+    for dialect, content in files:
+        pairs = list(entries_of(dialect, content))
+        read += pairs
+        places = {key: place for place, key in enumerate(dialect.order)}
+        # Not in the file's order, which says nothing about which of two keys counts.
+        for _, reading in sorted(pairs, key=lambda pair: places.get(pair[0].key, -1)):
+            stated |= reading.facts
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
     document = configuration(facts, shape) if shape else {}

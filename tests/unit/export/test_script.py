@@ -26,6 +26,19 @@ def test_script_runs_a_checkpoints_code_only_where_asked(tiny_spec):
     assert "if not options.trust_remote_code:" in text
 
 
+def test_script_of_several_processes_is_started_by_the_launcher_alone(tiny_spec):
+    one, two = tiny_spec(), dataclasses.replace(tiny_spec({"offload": "zero2"}), world_size=2)
+    hides_gpus = 'setdefault("CUDA_VISIBLE_DEVICES", "0")'
+    assert hides_gpus in train_script(one, "a test")
+    script = train_script(two, "a test")
+    assert hides_gpus not in script
+    assert '"WORLD_SIZE"' not in script
+    for text in (script, readme(two, "a test", {}, [])):
+        assert "    python train.py" not in text
+        assert "$ python train.py" not in text
+        assert "2 processes" in text
+
+
 def test_script_prints_the_rows_peak_beside_its_own(tiny_spec):
     text = train_script(tiny_spec(), "a test", peak_bytes=12345)
     assert 'figures["measured_peak_allocated_bytes"] = 12345' in text

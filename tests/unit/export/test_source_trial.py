@@ -71,6 +71,16 @@ def test_source_trial_of_a_table_rebuilds_every_row(config, gpu):
         assert found.needs.gpus == int(gpu)
 
 
+def test_source_trial_of_a_table_has_the_gpus_that_shared_it(tmp_path):
+    axes = "axes: {micro_batch: [4], sharding: [none, ddp, zero3]}\nresources: {gpus_per_trial: 2}"
+    config = config_of(tmp_path, f"model: {{task: causal-lm, architecture: llama}}\n{axes}")
+    specs = plan(config).trials
+    dataset = _dataset(list(map(_measured, specs)), json.loads(json.dumps(config.to_json())))
+    found = [source_trial(dataset, row) for row in dataset.rows]
+    assert [spec.world_size for spec, _ in found] == [1, 2, 2]
+    assert found == [(spec, True) for spec in specs]
+
+
 def test_source_trial_of_a_sweep_of_several_gpu_models_is_checked(config):
     spec = dataclasses.replace(plan(config).trials[0], gpu_model="NVIDIA H200")
     dataset = _dataset([_measured(spec)], config.to_json())

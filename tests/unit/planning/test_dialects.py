@@ -196,7 +196,7 @@ def test_a_local_data_set_is_used(tmp_path):
     ("change", "word"),
     [
         ("rl: grpo\n", "generates answers"),
-        ("context_parallel_size: 2\n", "several GPUs"),
+        ("context_parallel_size: 2\n", "among GPUs"),
         ("base_model: me/unheard-of\n", "--model-config"),
     ],
 )
@@ -206,6 +206,40 @@ def test_what_no_trial_can_do_is_refused_with_its_reason(change, word, tmp_path,
     assert init.main(["--from", str(tmp_path / "mine.yaml"), "--output", str(target)]) == 2
     assert word in capsys.readouterr().err
     assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    ("axis", "value", "text"),
+    [
+        ("base", "16bit_fp16", "base_model: meta-llama/Llama-3.2-1B\nadapter: lora\n"
+        "bf16: false\nfp16: true\n"),
+        ("optimizer", "galore_adamw", f"{FACTORY}use_galore: true\noptim: adamw_torch\n"),
+        ("trainable", {"matching": {"patterns": [r"layers\.(35)\."]}},
+        FACTORY.replace("type: full", "type: freeze") + "freeze_trainable_layers: 1\n"),
+    ],
+)  # fmt: skip
+def test_keys_that_contradict_each_other_have_one_answer_in_any_order(axis, value, text, tmp_path):
+    lines = text.strip().splitlines()
+    for ordered in (lines, reversed(lines)):
+        assert read(tmp_path, "\n".join(ordered)).document["axes"][axis] == value
+
+
+@pytest.mark.parametrize(
+    ("line", "verdict", "why"),
+    [
+        ("bf16: full", "unknown", "no counterpart of full"),
+        ("experts_implementation: megablocks", "unknown", "no counterpart of megablocks"),
+        ("context_parallel_size: 1", "left aside", "off"),
+        ("context_parallel_size: 2", "not possible", "sharding shares states"),
+        ("load_in_8bit: false", "left aside", "off"),
+        ("lr_scheduler: rex", "left aside", "changes the training"),
+    ],
+)
+def test_a_value_without_a_row_is_no_switch_that_is_off(line, verdict, why, tmp_path):
+    key = line.partition(":")[0]
+    text = "\n".join(own for own in AXOLOTL.splitlines() if not own.startswith(f"{key}:"))
+    entry = next(one for one in read(tmp_path, f"{text}\n{line}\n").entries if one.key == key)
+    assert (entry.verdict, why in entry.why) == (verdict, True)
 
 
 @pytest.mark.parametrize("text", [AXOLOTL, FACTORY, SWIFT, TRL])

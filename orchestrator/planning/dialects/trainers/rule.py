@@ -67,9 +67,12 @@ class Rule:
         if self.fact and not self.values:
             verdict = Verdict.NEAREST if self.why else Verdict.TAKEN
             return Reading(verdict=verdict, facts={self.fact: value}, why=self.why)
-        if self.is_blocking and word not in OFF:
-            return Reading(verdict=Verdict.IMPOSSIBLE, why=self.why or f"no counterpart of {word}")
-        return Reading(verdict=Verdict.ASIDE, why=self.why or "off")
+        if word in OFF and (self.is_blocking or not self.why):
+            return Reading(verdict=Verdict.ASIDE, why="off")
+        why = self.why or f"no counterpart of {word}"
+        if self.is_blocking:
+            return Reading(verdict=Verdict.IMPOSSIBLE, why=why)
+        return Reading(verdict=Verdict.ASIDE if self.why else Verdict.UNKNOWN, why=why)
 
     def _facts(self, ours: Any) -> Mapping[str, Any]:
         if self.fact:

@@ -21,8 +21,9 @@ from jobs.techniques import AXES
 from orchestrator.planning.dialects.trainers.rule import Rule, spelt
 
 REASONS: Mapping[str, str] = {
-    "ONE_GPU": "one GPU trains here, so there is nothing to share among GPUs",
-    "SEVERAL_GPUS": "it needs several GPUs, and a trial has one",
+    "ONE_GPU": "one GPU trains here; resources.gpus_per_trial and the axis sharding share the "
+    "states among several",
+    "SEVERAL_GPUS": "it splits layers or sequences among GPUs; the axis sharding shares states",
     "LOGS": "it is about logs, names or files, which a measurement decides itself",
     "TOKENS": "the rows are random, so no tokenizer reads them",
     "DATA": "the rows are random and as long as the sequence length, because the data set is not "
@@ -39,6 +40,8 @@ class Dialect:
     name: str
     rows: Mapping[str, Rule]
     """Key -> what it says; ``a.b`` is b inside the mapping a, ``*`` is any rest."""
+    order: tuple[str, ...] = ()
+    """Its keys: of two that state the same fact differently, the later one here counts."""
     marks: tuple[str, ...] = ()
     """Keys that only files of this dialect have."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
@@ -56,13 +59,14 @@ class Dialect:
 def dialect(name: str) -> Dialect:
     """The dialect in the file of this name."""
     table = dict(_table(name))
-    rows = _rows(table)
+    rows = own = _rows(table)
     if table.get("takes_arguments"):
         # Its own rows go before those of all TrainingArguments.
-        rows = {**rows, **_rows(_table("training_arguments")), **rows}
+        rows = {**own, **_rows(_table("training_arguments")), **own}
+    order = (*(key for key in rows if key not in own), *own)
     marks = tuple(table.pop("marks", "").split())
     fields = {key: value for key, value in table.items() if key in Dialect.__slots__}
-    return Dialect(**{**fields, "rows": rows, "marks": marks})
+    return Dialect(**{**fields, "rows": rows, "order": order, "marks": marks})
 
 
 @functools.cache
