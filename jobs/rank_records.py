@@ -6,6 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from jobs.flags import flag_columns
+from jobs.node.links import link_of
 from jobs.record import Column, TrialRecord
 
 _PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes", "device_peak_bytes")
@@ -17,6 +18,11 @@ COLUMNS = (
     *(
         Column(f"rank_{name}", "list<double>", f"The {name} of each rank; null for one", unit="B")
         for name in _PEAKS
+    ),
+    Column.text(
+        "gpu_link",
+        "Slowest link between two GPUs of the trial: NVLink, or PCIe and what lies between; null "
+        "on one GPU, or if NVML does not say",
     ),
     Column.rate("samples_per_second_per_gpu", "The samples_per_second of each GPU; null for one"),
 )
@@ -42,6 +48,8 @@ def _figures(records: Sequence[TrialRecord]) -> dict[str, Any]:
     """The columns that follow from the same column of all ranks."""
     by_rank = [record.measurements for record in records]
     values: dict[str, Any] = {"world_size": len(records)}
+    if link := link_of([own.get("gpu_uuid") for own in by_rank]):
+        values["gpu_link"] = link
     for name in filter(by_rank[0].__contains__, _PEAKS):
         peaks = [float(own[name]) for own in by_rank]
         values |= {name: int(max(peaks)), f"rank_{name}": peaks}

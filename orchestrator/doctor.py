@@ -22,7 +22,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except FileExistsError as error:
             print(error, file=sys.stderr)
             return cli.EXIT_USAGE
-    reports = examined(options.address, nvme=options.nvme, calibrates=options.calibrate is not None)
+    reports = examined(
+        options.address,
+        nvme=options.nvme,
+        calibrates=options.calibrate is not None,
+        links=options.links,
+    )
     if options.calibrate is not None:
         import yaml
 
@@ -48,6 +53,8 @@ def command_line() -> argparse.ArgumentParser:
     add("--nvme", type=Path, metavar="PATH", help=nvme)
     calibrate = "measure every GPU, which must be idle (half a minute), and write the rates as YAML"
     add("--calibrate", type=Path, metavar="FILE", help=calibrate)
+    links = "measure what the GPUs of a node exchange, which must be idle (half a minute)"
+    add("--links", action="store_true", help=links)
     cli.add_force(parser)
     cli.add_json(parser)
     return parser

@@ -16,13 +16,17 @@ Report = Mapping[str, Any]
 
 
 def examined(
-    address: str | None, *, nvme: Path | None = None, calibrates: bool = False
+    address: str | None,
+    *,
+    nvme: Path | None = None,
+    calibrates: bool = False,
+    links: bool = False,
 ) -> list[Report]:
     """The report of this machine, or of every node of a cluster, and of the calibration."""
     from jobs.node import checks
     from jobs.node.checks.rates import judge
 
-    look = functools.partial(checks.report, nvme, calibrate=calibrates)
+    look = functools.partial(checks.report, nvme, calibrate=calibrates, links=links)
     there = ray_address(address)
     reports: list[Report] = examine_cluster(there, look) if is_elsewhere(address) else [look()]
     if calibrates:

@@ -36,7 +36,7 @@ def space_of(
         capability = max(map(nvml.compute_capability, nvml.visible_uuids()), default=None)
 
     def is_missing(requirement: str) -> bool:
-        needs_gpu = requirement.startswith(("cuda", "capability>="))
+        needs_gpu = requirement.startswith(("cuda", "capability>=", "fsdp2"))
         is_unmet = not is_remote and _is_unmet_here(requirement, capability)
         return (needs_gpu and not has_gpu) or is_unmet
 

@@ -18,6 +18,10 @@ class FakeNvml:
     nvmlClocksThrottleReasonHwThermalSlowdown = 0x40
     nvmlClocksThrottleReasonSwThermalSlowdown = 0x20
 
+    NVML_P2P_CAPS_INDEX_NVLINK, NVML_P2P_STATUS_OK = 2, 0
+    NVML_TOPOLOGY_INTERNAL, NVML_TOPOLOGY_SINGLE, NVML_TOPOLOGY_MULTIPLE = 0, 10, 20
+    NVML_TOPOLOGY_HOSTBRIDGE, NVML_TOPOLOGY_NODE, NVML_TOPOLOGY_SYSTEM = 30, 40, 50
+
     def __init__(self, monkeypatch: pytest.MonkeyPatch, uuids: list[str]) -> None:
         self.uuids = uuids
         self.used = 0
@@ -29,6 +33,8 @@ class FakeNvml:
         self.processes: list[int] = []
         self.failing: dict[str, str] = {}
         """Function -> the error that it raises."""
+        self.levels: dict[str, int] = {}
+        """Two UUIDs in a row -> the level of their ancestor; those of other pairs have NVLink."""
         self.awaited: int | None = None
         self.listed = threading.Event()
         """Set when the processes are listed, ``awaited`` among them if it is given."""
@@ -65,6 +71,13 @@ class FakeNvml:
 
     def nvmlDeviceGetUUID(self, handle: str) -> str:
         return handle
+
+    def nvmlDeviceGetP2PStatus(self, one: str, other: str, index: int) -> int:
+        self._fail_if_asked("nvmlDeviceGetP2PStatus")
+        return int(f"{one}{other}" in self.levels)
+
+    def nvmlDeviceGetTopologyCommonAncestor(self, one: str, other: str) -> int:
+        return self.levels[f"{one}{other}"]
 
     def nvmlDeviceGetMemoryInfo(self, handle: str) -> Any:
         self._fail_if_asked("nvmlDeviceGetMemoryInfo")

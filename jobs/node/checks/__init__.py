@@ -17,8 +17,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from jobs.node import environment
-from jobs.node.checks import gpu_health, host_resources, package_versions, toolchain
+from jobs.node import environment, nvml
+from jobs.node.checks import gpu_health, host_resources, package_versions, rates, toolchain
 from jobs.node.checks.findings import Check, Finding, problem
 from jobs.node.checks.machine import Machine, look
 from jobs.spec import to_json
@@ -38,9 +38,12 @@ def examine(machine: Machine) -> Iterator[Finding]:
         yield from (finding.of(name) for finding in check(machine))
 
 
-def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, Any]:
+def report(
+    nvme: Path | None = None, *, calibrate: bool = False, links: bool = False
+) -> dict[str, Any]:
     """This node's name, versions, findings and calibrations as plain JSON values. ``nvme`` is a
-    folder whose disk is measured. ``calibrate`` measures every GPU, which takes half a minute."""
+    folder whose disk is measured. ``calibrate`` measures every GPU, and ``links`` what they
+    exchange, which takes half a minute each."""
     machine = look(nvme)
     findings = list(examine(machine))
     calibrations: list[dict[str, Any]] = []
@@ -52,6 +55,16 @@ def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, An
         except RuntimeError as error:  # a GPU that cannot be measured is a finding, too
             fix = "run python -m jobs.node.calibration to see the whole error"
             findings.append(problem(f"the calibration failed: {error}", fix).of("calibration"))
+    figures: list[dict[str, Any]] = []
+    if links and (count := len(nvml.visible_uuids())) > 1:
+        from jobs.node import collectives
+
+        try:
+            figures = collectives.measure(count)
+            findings += [finding.of("links") for finding in rates.of_links(figures)]
+        except RuntimeError as error:
+            fix = "look at NCCL's messages with NCCL_DEBUG=INFO"
+            findings.append(problem(f"the GPUs exchange nothing: {error}", fix).of("links"))
     names = [name for name in ("ray", *environment.PACKAGES) if name in machine.packages]
     packages = {name: machine.packages[name] for name in names}
     return {
@@ -59,4 +72,5 @@ def report(nvme: Path | None = None, *, calibrate: bool = False) -> dict[str, An
         "versions": {"python": machine.python, **packages, "driver": machine.driver},
         "findings": [to_json(finding) for finding in findings],
         "calibrations": calibrations,
+        "links": figures,
     }

@@ -36,6 +36,8 @@ def gpus(machine: Machine) -> Iterator[Finding]:
     """There is a GPU, and it is visible."""
     for gpu in machine.gpus:
         yield ok(f"GPU {gpu.index}: {gpu.name}, {gib(gpu.total_bytes)}")
+    if machine.link:
+        yield ok(f"{len(machine.gpus)} GPUs, linked by {machine.link}")
     if not machine.gpus and not machine.nvml_error:
         yield problem(
             "the driver runs, but it has no GPU",

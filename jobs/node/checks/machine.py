@@ -15,6 +15,7 @@ from typing import Any
 from jobs.infrastructure import mount_of
 from jobs.node import environment
 from jobs.node.checks import installed
+from jobs.node.links import slowest_link
 from jobs.node.nvml import slowed_by
 
 VARIABLES = (
@@ -62,6 +63,7 @@ class Machine:
     driver: str = ""
     driver_cuda: tuple[int, int] | None = None  # the newest CUDA that the driver supports
     gpus: tuple[Gpu, ...] = ()
+    link: str = ""  # the slowest between any two GPUs; empty for fewer, or if NVML does not say
     packages: Mapping[str, str] = field(default_factory=dict)  # canonical name -> version
     requirements: tuple[str, ...] = ()  # the versions that this program is tested with
     torch_cuda: tuple[int, int] | None = None  # that torch was built for; None: a CPU build
@@ -131,11 +133,20 @@ def ask_nvml(nvml: Any) -> dict[str, Any]:
             # NVML writes CUDA 12.8 as 12080.
             "driver_cuda": (cuda // 1000, cuda % 1000 // 10),
             "gpus": tuple(_gpu(nvml, index) for index in range(nvml.nvmlDeviceGetCount())),
+            "link": _link(nvml),
         }
     except nvml.NVMLError as error:
         return {"nvml_error": str(error)}
     finally:
         nvml.nvmlShutdown()
+
+
+def _link(nvml: Any) -> str:
+    indices = range(nvml.nvmlDeviceGetCount())
+    try:
+        return slowest_link([nvml.nvmlDeviceGetHandleByIndex(index) for index in indices], nvml)
+    except nvml.NVMLError:  # slices of a GPU have no links
+        return ""
 
 
 def _gpu(nvml: Any, index: int) -> Gpu:

@@ -33,6 +33,17 @@ def judge(calibrations: Sequence[Values]) -> Iterator[Finding]:
             yield ok(f"{name}: {figures}")
 
 
+def of_links(figures: Sequence[Values]) -> Iterator[Finding]:
+    """A finding for each collective operation: its time by size, and the rate of the largest."""
+    for operation in dict.fromkeys(own["operation"] for own in figures):
+        of_operation = [own for own in figures if own["operation"] == operation]
+        times = [
+            f"{own['bytes'] / 2**20:g} MiB in {1e3 * own['seconds']:.3g} ms" for own in of_operation
+        ]
+        rate = f"{of_operation[-1]['bus_bytes_per_second'] / 1e9:,.3g} GB/s"
+        yield ok(f"{operation}: {', '.join(times)} ({rate} from each GPU)")
+
+
 def unfit(calibrations: Sequence[Values], max_slowdown: float) -> dict[int, str]:
     """Index of a GPU that must not measure -> why: throttled, or slower than its model's median."""
     reasons: dict[int, str] = {}

@@ -135,7 +135,9 @@ def _missing_in_words(variant: Variant, is_missing: IsMissing) -> str:
     elif version:
         what = f"{subject} {version} or newer"
     else:
-        what = {"cuda": "a GPU", "bf16": "a GPU that computes in bf16"}.get(kind, missing)
+        what = {"cuda": "a GPU", "fsdp2": "a GPU", "bf16": "a GPU that computes in bf16"}.get(
+            kind, missing
+        )
     return f"needs {what}, which this machine lacks" if missing else ""
 
 

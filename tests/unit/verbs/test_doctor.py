@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.node import calibration, checks
+from jobs.node import calibration, checks, collectives, nvml
 from jobs.node.checks.machine import Machine
 from jobs.spec import to_json
 from orchestrator import doctor
@@ -73,6 +73,31 @@ def test_doctor_reports_a_failed_calibration_as_a_problem(tmp_path, monkeypatch,
     monkeypatch.setattr(calibration, "calibrate_all", fail)
     assert doctor.main(["--calibrate", str(tmp_path / "rates.yaml")]) == 1
     assert "device is lost" in capsys.readouterr().out
+
+
+def test_doctor_measures_the_links_of_several_gpus(monkeypatch, capsys):
+    examine_instead(replace(HEALTHY, gpus=HEALTHY.gpus * 2, link="NVLink"), monkeypatch)
+    monkeypatch.setattr(nvml, "visible_uuids", lambda: ["GPU-a", "GPU-b"])
+    figures = [
+        {"operation": "all-reduce", "bytes": 2**20 * size, "seconds": size * 1e-5}
+        for size in (1, 32)
+    ]
+    for own in figures:
+        own["bus_bytes_per_second"] = own["bytes"] / own["seconds"]
+    monkeypatch.setattr(collectives, "measure", lambda world_size: figures)
+    assert doctor.main([]) == 0
+    assert "2 GPUs, linked by NVLink" in (said := capsys.readouterr().out)
+    assert "all-reduce" not in said
+    assert doctor.main(["--links"]) == 0
+    times = "all-reduce: 1 MiB in 0.01 ms, 32 MiB in 0.32 ms (105 GB/s from each GPU)"
+    assert times in capsys.readouterr().out
+
+    def fail(world_size: int) -> list[dict[str, Any]]:
+        raise RuntimeError("unhandled system error")
+
+    monkeypatch.setattr(collectives, "measure", fail)
+    assert doctor.main(["--links"]) == 1
+    assert "the GPUs exchange nothing: unhandled system error" in capsys.readouterr().out
 
 
 def test_doctor_reports_an_absent_cluster_as_a_problem(capsys):
