@@ -1,6 +1,7 @@
 """Runs one trial in this process, without Ray: ``python -m jobs FILE.json`` prints its record.
 
-A record from elsewhere runs its own code only with ``--trust-remote-code`` or ``--allow-own-code``.
+A trial of several ranks runs in a process for each, as in a sweep. A record from elsewhere runs its
+own code only with ``--trust-remote-code`` or ``--allow-own-code``.
 """
 
 import argparse
@@ -13,7 +14,8 @@ from pathlib import Path
 from jobs.node import environment
 from jobs.node.processes import process_variables
 from jobs.permissions import refusal
-from jobs.spec import TrialSpec, from_json
+from jobs.record import TrialRecord
+from jobs.spec import TrialSpec, from_json, to_json
 from jobs.spec.limits import problem_of
 
 
@@ -32,7 +34,8 @@ def main() -> None:
 def _run(spec: TrialSpec, result: Path | None, phase_file: Path | None) -> None:
     """Run a trial, write or print its record, and end this process."""
     # What libraries read when they are loaded, unless the caller has set it.
-    for name, value in process_variables(spec.needs.cpus or environment.cores()).items():
+    cpus = spec.needs.cpus or environment.cores()
+    for name, value in process_variables(cpus, gpus=spec.world_size).items():
         os.environ.setdefault(name, value)
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what libraries print must not mix with the record
@@ -41,7 +44,13 @@ def _run(spec: TrialSpec, result: Path | None, phase_file: Path | None) -> None:
 
     phase = None if phase_file is None else child_main.open_phase(phase_file)
     status = 0
-    if result is not None:
+    if spec.world_size > 1:
+        text = json.dumps(to_json(_record_of_ranks(spec, cpus)))
+        if result is None:
+            replies.write(text + "\n")
+        else:
+            result.write_text(text)
+    elif result is not None:
         status = child_main.run_and_record(spec, result, phase)
     else:
         with tempfile.TemporaryDirectory() as folder:
@@ -51,6 +60,14 @@ def _run(spec: TrialSpec, result: Path | None, phase_file: Path | None) -> None:
     replies.flush()
     sys.stdout.flush()
     os._exit(status)  # the kernel frees the GPU faster than the exit handlers of libraries would
+
+
+def _record_of_ranks(spec: TrialSpec, cpus: int) -> TrialRecord:
+    """The record of all ranks. Raises SlotDiedError if their parent ends or hangs."""
+    from jobs.isolation.slot import Slot
+
+    with Slot(cpus) as slot:
+        return slot.run(spec, spec.measure.timeout_seconds)
 
 
 def _command_line() -> argparse.ArgumentParser:

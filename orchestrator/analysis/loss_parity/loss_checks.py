@@ -74,6 +74,8 @@ class LossChecker:
         self._axes = axes
         self._plainest_of_group: dict[Group, Row] = {}
         self._plainest_of_draws: dict[tuple[object, ...], Row] = {}
+        self._plainest_on_one_gpu: dict[Group, Row] = {}
+        """Those whose own comparison found no wrong scale, because most of them accumulate."""
         # The row nearest to the defaults has the fewest causes of a wrong loss.
         for row in sorted(rows, key=self._distance_to_defaults):
             own = losses.get(row["trial_id"], ())
@@ -81,6 +83,8 @@ class LossChecker:
             if own and all(map(math.isfinite, own)):
                 self._plainest_of_group.setdefault(_group(row), row)
                 self._plainest_of_draws.setdefault(_draws(row, axes), row)
+                if not row.get("world_size") and _scaling_flag(row) is None:
+                    self._plainest_on_one_gpu.setdefault(_group(row), row)
 
     def _distance_to_defaults(self, row: Row) -> tuple[int, int]:
         changed = [
@@ -97,8 +101,7 @@ class LossChecker:
     def check(self, row: Row, losses: Sequence[float] | None = None) -> LossCheck:
         """What a row's losses say, or ``losses`` in their place."""
         # The trial itself compared the loss of a micro-batch with and without accumulation.
-        scale_flag = scaling_flag(row.get("accumulation_loss_ratio"), row["accumulation"])
-        if scale_flag is not None:
+        if (scale_flag := _scaling_flag(row)) is not None:
             return LossCheck(state=CheckState.MISMATCH, flag=scale_flag)
         own = self.losses_of(row) if losses is None else losses
         steps = len(own)
@@ -138,8 +141,11 @@ class LossChecker:
         )
 
     def _references(self, row: Row) -> list[Row]:
-        """The plainest row with the same draws, and that of its group, without the row itself."""
-        candidates = (self._plainest_of_draws.get(_draws(row, self._axes)), self._of_group(row))
+        """The plainest row with the same draws, and that of its group, without the row itself. For
+        a row of several GPUs also that on one GPU, which accumulates to the same batch."""
+        candidates = [self._plainest_of_draws.get(_draws(row, self._axes)), self._of_group(row)]
+        if row.get("world_size"):
+            candidates.append(self._plainest_on_one_gpu.get(_group(row)))
         chosen = {other["trial_id"]: other for other in candidates if other is not None}
         chosen.pop(row["trial_id"], None)
         return list(chosen.values())
@@ -163,6 +169,11 @@ class LossChecker:
                 # The ratio of two batches is their distance: 8 is as far from 16 as 32 is.
                 neighbours[has_other_recipe, abs(math.log(other_batch / batch))] = other
         return neighbours[min(neighbours)] if neighbours else plainest
+
+
+def _scaling_flag(row: Row) -> Flag | None:
+    """What the trial itself found of the loss of a micro-batch, with and without accumulation."""
+    return scaling_flag(row.get("accumulation_loss_ratio"), row["accumulation"])
 
 
 def _group(row: Row) -> Group:

@@ -46,6 +46,30 @@ def noisy(steps: int = 12, seed: int = 0, level: float = 0.7) -> list[float]:
     return [level * (1 + 0.15 * rng.gauss(0, 1)) for _ in range(steps)]
 
 
+def test_several_gpus_are_compared_with_one_that_accumulates_to_their_batch():
+    losses = noisy()
+
+    def check(shared: list[float], ratio: float = 1.0) -> LossCheck:
+        one = make_record(
+            accumulation=2, sharding="none", measurements={"accumulation_loss_ratio": ratio}
+        )
+        two = [
+            make_record(sharding=own, measurements={"world_size": 2}) for own in ("ddp", "zero2")
+        ]
+        by_trial = dict(
+            zip([own.trial_id for own in (one, *two)], (losses, shared, shared), strict=True)
+        )
+        table = table_of_records([one, *two], declared=COLUMNS)
+        return loss_checks(table.rows, by_trial, table.axes)[two[1].trial_id]
+
+    # The other row of two GPUs has the same losses in all cases.
+    assert check(losses).state is CheckState.MATCHES
+    wrong = check([2 * loss for loss in losses])
+    assert (wrong.state, wrong.flag and wrong.flag.value) == (CheckState.MISMATCH, 2.0)
+    # A loss that one GPU summed instead of averaging says nothing of several.
+    assert check([loss / 2 for loss in losses], ratio=2.0).state is CheckState.MATCHES
+
+
 def test_loss_flags_same_draws_must_agree_to_rounding():
     losses = noisy()
     apart = [loss * 1.01 for loss in losses]

@@ -1,6 +1,9 @@
 """Trials of two ranks as real processes that only pretend to train: what ends one ends both."""
 
 import json
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,8 +13,8 @@ import pytest
 
 from jobs.isolation import prewarm
 from jobs.isolation.slot import Slot
-from jobs.record import Outcome
-from jobs.spec import TrialSpec
+from jobs.record import Outcome, record_from_json
+from jobs.spec import TrialSpec, to_json
 from tests.conftest import build_tiny_spec
 from tests.support import light_parent
 from tests.support.faults import idle_child, with_fault
@@ -42,6 +45,21 @@ def test_trial_of_two_ranks_is_one_record_of_both(slot):
     record = slot.run(trial(), 60.0)
     assert (record.outcome, record.reason) == (Outcome.OK, "")
     assert record.measurements["world_size"] == 2
+
+
+def test_command_runs_the_trial_of_a_record_in_a_process_for_each_rank(tmp_path):
+    file = tmp_path / "record.json"
+    file.write_text(json.dumps({"spec": to_json(trial()), "outcome": "ok"}))
+    done = subprocess.run(
+        [sys.executable, "-m", "jobs", str(file)],
+        capture_output=True,
+        check=True,
+        env={**os.environ, **light_parent.variables()},
+        text=True,
+        timeout=60,
+    )
+    record = record_from_json(json.loads(done.stdout))
+    assert (record.outcome, record.measurements["world_size"]) == (Outcome.OK, 2)
 
 
 @pytest.mark.parametrize("rank", [0, 1])
