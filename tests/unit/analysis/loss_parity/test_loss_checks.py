@@ -3,11 +3,14 @@
 import math
 import random
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from jobs import rank_records
 from jobs.flags import LOSS, Flag, FlagKind, flags_of, has_any
+from jobs.record import Column
 from orchestrator.analysis.dataset import build_dataset, dataset_of_records, load_dataset
 from orchestrator.analysis.loss_parity.loss_checks import LossCheck, loss_checks
 from orchestrator.analysis.loss_parity.windows import CheckState, LossWindow, state_of
@@ -53,13 +56,19 @@ def test_several_gpus_are_compared_with_one_that_accumulates_to_their_batch():
         one = make_record(
             accumulation=2, sharding="none", measurements={"accumulation_loss_ratio": ratio}
         )
-        two = [
-            make_record(sharding=own, measurements={"world_size": 2}) for own in ("ddp", "zero2")
-        ]
+        two = []
+        for sharding in ("ddp", "zero2"):
+            own = make_record(sharding=sharding, measurements={"world_size": 2})
+            two.append(replace(own, spec=replace(own.spec, world_size=2)))
         by_trial = dict(
             zip([own.trial_id for own in (one, *two)], (losses, shared, shared), strict=True)
         )
-        table = table_of_records([one, *two], declared=COLUMNS)
+        columns = (
+            *COLUMNS,
+            *rank_records.COLUMNS,
+            Column.number("accumulation_loss_ratio", "Ratio"),
+        )
+        table = table_of_records([one, *two], declared=columns)
         return loss_checks(table.rows, by_trial, table.axes)[two[1].trial_id]
 
     # The other row of two GPUs has the same losses in all cases.
