@@ -111,9 +111,8 @@ def _answers(
 
 def _note(answer: Mapping[str, Any], reason: str, *, is_aside: bool) -> str:
     name = f"{answer['model']} {answer.get('uuid') or answer['gpu']} on {answer['node']}"
-    if is_aside:
-        return f"{name} was set aside: {reason}"
-    return f"{name} was measured on, because no other GPU of its model is fit: {reason}"
+    kept = "was measured on, because no other GPU of its model is fit"
+    return f"{name} {'was set aside' if is_aside else kept}: {reason}"
 
 
 def _holder_on(node: Node) -> Any:

@@ -119,8 +119,7 @@ def plain_decision(
     dataset: Dataset, results: EnvironmentResults, candidate: Offer, defaults: Defaults
 ) -> dict[str, Any]:
     """A candidate as the page shows it: its label, figures, notes, and gain over the default."""
-    configuration = candidate.configuration
-    gain = defaults.gain(candidate)
+    configuration, gain = candidate.configuration, defaults.gain(candidate)
     return {
         "label": dataset.pick_label(configuration),
         "memory": configuration.memory_bytes,
@@ -140,6 +139,4 @@ def plain_decision(
 
 def short(value: Any) -> Any:
     """A float rounded to seven significant digits, more than any measurement is accurate to."""
-    if isinstance(value, float):
-        return float(f"{value:.7g}")
-    return value
+    return float(f"{value:.7g}") if isinstance(value, float) else value

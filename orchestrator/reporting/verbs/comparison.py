@@ -73,10 +73,10 @@ def _not_compared(comparison: Comparison) -> Iterator[str]:
         yield f"speed not judged: {'; '.join(reasons)}"
     if not comparison.losses_compared:
         yield "losses not judged: seed or number of steps differ"
-    if comparison.only_before:
-        yield f"only in the earlier run: {count(comparison.only_before, 'configuration')}"
-    if comparison.only_after:
-        yield f"only in the later run: {count(comparison.only_after, 'configuration')}"
+    only = {"earlier": comparison.only_before, "later": comparison.only_after}
+    for run, amount in only.items():
+        if amount:
+            yield f"only in the {run} run: {count(amount, 'configuration')}"
 
 
 def _shifts(comparison: Comparison) -> Iterator[str]:

@@ -46,10 +46,10 @@ def _rivals(answer: Answer) -> int:
 
 
 def _how_sure(answer: Answer) -> str:
-    rivals = _rivals(answer)
-    if not rivals:
-        return "surely the fastest of these sets: no interval of another one reaches it"
-    return f"{rivals} of {len(answer.ranked) - 1} others may be as fast: their intervals overlap"
+    if rivals := _rivals(answer):
+        others = len(answer.ranked) - 1
+        return f"{rivals} of {others} others may be as fast: their intervals overlap"
+    return "surely the fastest of these sets: no interval of another one reaches it"
 
 
 def _price(answer: Answer) -> float | None:

@@ -18,6 +18,14 @@ if TYPE_CHECKING:
     from orchestrator.prediction.step_time import StepTime
 
 
+_FITS = {
+    "maybe": "fits by the constants of the GPU that was predicted for; the context, kernels and "
+    "workspaces of this card were not measured",
+    "tight": "fits only if the allocator gives cached memory back",
+}
+"""Whether a configuration fits a card -> what that rests on."""
+
+
 def table(
     predictions: Sequence[Prediction],
     axes: Sequence[str],
@@ -38,13 +46,7 @@ def table(
             lines.append(f"{'':<12}  {time_words(time)}")
     lines += dict.fromkeys(note for own in predictions for note in own.notes)
     fits = {fit for own in predictions for fit in own.cards.values()}
-    if "maybe" in fits:
-        lines.append(
-            "maybe: fits by the constants of the GPU that was predicted for; the context, kernels "
-            "and workspaces of this card were not measured"
-        )
-    if "tight" in fits:
-        lines.append("tight: fits only if the allocator gives cached memory back")
+    lines += (f"{fit}: {meaning}" for fit, meaning in _FITS.items() if fit in fits)
     return visible("\n".join(lines))
 
 

@@ -124,16 +124,15 @@ class RecommendationText:
         yield from self._not_ranked()
 
     def _cap_check(self) -> Iterator[str]:
-        limit = self.recommendation.constraints.memory_bytes
-        check = self.recommendation.check
+        limit, check = self.recommendation.constraints.memory_bytes, self.recommendation.check
         if limit is None or limit >= self.results.device_bytes:
             return
         if check is None:
             yield not_verified(limit)
-        else:
-            figures = f"{number(check.samples_per_second)} samples/s, {memory(check.memory_bytes)}"
-            cap = memory(check.budget_bytes)
-            yield f"verified under a memory cap of {cap}: {figures} (trial {check.trial_id})"
+            return
+        figures = f"{number(check.samples_per_second)} samples/s, {memory(check.memory_bytes)}"
+        cap = memory(check.budget_bytes)
+        yield f"verified under a memory cap of {cap}: {figures} (trial {check.trial_id})"
 
     def _line(self, candidate: Offer) -> str:
         """``batch 32×8 · bf16: at least 257 samples/s, at most 22.9 GiB, trial e5600f3b6bb7``."""
@@ -224,8 +223,6 @@ def gpu_count_lines(counts: Sequence[GpuCount], line_of: Callable[[Offer], str])
 
 def figures(candidate: Offer) -> tuple[str, str]:
     """Speed and memory; if they are bounds and not measurements, the text says so."""
+    least, most = ("at least ", "at most ") if candidate.has_bounds else ("", "")
     speed = f"{number(candidate.configuration.samples_per_second)} samples/s"
-    size = memory(candidate.memory_bytes)
-    if candidate.has_bounds:
-        return f"at least {speed}", f"at most {size}"
-    return speed, size
+    return f"{least}{speed}", f"{most}{memory(candidate.memory_bytes)}"

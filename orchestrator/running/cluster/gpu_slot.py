@@ -33,10 +33,7 @@ class GpuProbe:
     """Keeps NVML initialised. Without it, each check initialises NVML anew."""
     lost = staticmethod(gpu_fitness.lost)
     dead = staticmethod(gpu_fitness.dead)
-
-    def shared(self, own_processes: int) -> str:
-        """Which other processes use the GPU. ``own_processes`` of ours may wait on it."""
-        return gpu_fitness.shared(waiting=own_processes)
+    shared = staticmethod(gpu_fitness.shared)
 
     def gpu_model(self) -> str:
         """The GPU's model; empty without a GPU."""
@@ -213,7 +210,7 @@ class GpuSlot:
             self._sleep(0.02)
 
     def _shared(self) -> str:
-        return self._probe.shared(min(1, self._own_processes))
+        return self._probe.shared(waiting=min(1, self._own_processes))
 
     @property
     def _own_processes(self) -> int:

@@ -52,7 +52,7 @@ class Gpu(GpuProbe):
     def dead(self) -> str:
         return self.dead_reason
 
-    def shared(self, own_processes: int) -> str:
+    def shared(self, waiting: int = 0) -> str:
         return self.shared_reason if len(self.ran) >= self.shared_from_run else ""
 
     def gpu_model(self) -> str:
