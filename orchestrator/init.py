@@ -7,7 +7,7 @@ from pathlib import Path
 
 from orchestrator import cli
 from orchestrator.planning.dialects.registry import UnreadableFileError
-from orchestrator.planning.dialects.written import translated, write
+from orchestrator.planning.dialects.translate import translated, write
 from orchestrator.planning.shipped import about, shipped_configurations, write_shipped
 from orchestrator.reporting.verbs import translation as words
 

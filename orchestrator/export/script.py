@@ -13,7 +13,6 @@ from jobs.techniques.axes.loop import enable_checkpointing, label_shares
 from jobs.techniques.axes.optimizer import decay_groups
 from jobs.techniques.hooks import UnknownHookError, hook_name, registered, service
 from orchestrator.export import trl_code
-from orchestrator.export.data_code import data_code
 from orchestrator.export.generated_code import (
     Code,
     NotExportableError,
@@ -23,7 +22,7 @@ from orchestrator.export.generated_code import (
     name,
     one_line,
 )
-from orchestrator.export.model_code import model_code
+from orchestrator.export.model_and_data_code import data_code, model_code
 from orchestrator.export.source_lifting import lifted
 
 _LOOPS: Mapping[str, tuple[str, str, tuple[str, ...]]] = {

@@ -11,7 +11,7 @@ from pathlib import Path
 from orchestrator.planning.config import load_config
 from orchestrator.planning.dialects.registry import UnreadableFileError
 from orchestrator.planning.dialects.trainers.tables import REASONS
-from orchestrator.planning.dialects.written import translated, write
+from orchestrator.planning.dialects.translate import translated, write
 from orchestrator.planning.plan import plan
 from orchestrator.planning.prechecks.mistakes import check_files
 from orchestrator.planning.problems import ConfigError

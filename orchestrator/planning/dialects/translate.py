@@ -1,19 +1,25 @@
-"""Reads files of other trainers, and makes one configuration of ours from what they say."""
+"""From files of other trainers to one configuration of ours: reads them, and writes it."""
 
 import fnmatch
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from orchestrator.planning.arguments import argument_names, ignored_reason
 from orchestrator.planning.dialects.outcome import QUANTIZED, Entry, finished
+from orchestrator.planning.dialects.registry import UnreadableFileError, read_file
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
-from orchestrator.planning.dialects.to_ours import models, zero
+from orchestrator.planning.dialects.to_ours import models
 from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
 from orchestrator.planning.dialects.trainers.rule import Reading, Rule, Verdict
 from orchestrator.planning.dialects.trainers.tables import REASONS, Dialect
+from orchestrator.storage.layout import written_beside
 from orchestrator.storage.redaction import secret_paths
+from orchestrator.storage.user_files import refuse_used_file
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +63,36 @@ def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[tuple[E
         )
 
 
+def translated(
+    files: Sequence[Path], *, model: str | None = None, model_config: Path | None = None
+) -> Translation:
+    """What our configuration makes of some files, which together describe one training. Raises
+    UnreadableFileError for a file in no known dialect."""
+    config = None
+    if model_config is not None:
+        try:
+            config = json.loads(model_config.read_text(encoding="utf-8"))
+            config["model_type"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise UnreadableFileError(f"{model_config}: no config.json ({error})") from None
+    return translate(
+        [read_file(path) for path in files],
+        model=model,
+        model_config=config,
+        folder=files[0].parent,
+    )
+
+
+def write(translation: Translation, table: str, target: Path, *, force: bool) -> None:
+    """Write the configuration, with ``table`` as comments above it. Raises FileExistsError."""
+    refuse_used_file(target, force=force)
+    comments = "".join(f"# {line}".rstrip() + "\n" for line in table.splitlines())
+    document = yaml.safe_dump(dict(translation.document), sort_keys=False, width=100)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with written_beside(target) as partial:
+        partial.write_text(f"{comments}{document}", encoding="utf-8")
+
+
 def translate(
     files: Sequence[tuple[Dialect, Mapping[str, Any]]],
     *,
@@ -68,19 +104,10 @@ def translate(
     ``model_config`` go before the files' own model. ``folder`` is that of the files, in which a
     path of a local data set is looked up."""
     assumed = {fact: value for one, _ in files for fact, value in one.defaults.items()}
-    read: list[tuple[Entry, Reading]] = []
-    stated: dict[str, Any] = {}
-    for dialect, content in files:
-        pairs = list(entries_of(dialect, content))
-        read += pairs
-        places = {key: place for place, key in enumerate(dialect.order)}
-        # Not in the file's order, which says nothing about which of two keys counts.
-        for _, reading in sorted(pairs, key=lambda pair: places.get(pair[0].key, -1)):
-            stated |= reading.facts
+    entries, stated = _read(files)
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
     document = configuration(facts, shape) if shape else {}
-    entries = [entry for entry, _ in read]
     entries += [_default(fact, value) for fact, value in assumed.items() if fact not in stated]
     done = [finished(entry, facts, shape, document) for entry in entries]
     return Translation(
@@ -92,11 +119,27 @@ def translate(
     )
 
 
+def _read(
+    files: Sequence[tuple[Dialect, Mapping[str, Any]]],
+) -> tuple[list[Entry], dict[str, Any]]:
+    """What the keys say, in the files' order, and all facts that they state."""
+    entries: list[Entry] = []
+    stated: dict[str, Any] = {}
+    for dialect, content in files:
+        pairs = list(entries_of(dialect, content))
+        entries += [entry for entry, _ in pairs]
+        places = {key: place for place, key in enumerate(dialect.order)}
+        # Not in the file's order, which says nothing about which of two keys counts.
+        for _, reading in sorted(pairs, key=lambda pair: places.get(pair[0].key, -1)):
+            stated |= reading.facts
+    return entries, stated
+
+
 def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The facts with what follows from the files that they name, and from the model's name."""
     complete = {**facts, "file": local_file(facts.get("data"), folder)}
     if (given := complete.pop("deepspeed", None)) is not None:
-        complete |= zero.facts_of(given, folder)
+        complete |= vocabulary.of_deepspeed(given, folder)
     if QUANTIZED.search(str(facts.get("model", "")).lower()):
         complete.setdefault("bits", 4)
     return complete

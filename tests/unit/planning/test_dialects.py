@@ -13,8 +13,8 @@ from orchestrator.planning.dialects.registry import dialects
 from orchestrator.planning.dialects.to_ours.axes import axes_of
 from orchestrator.planning.dialects.to_ours.facts import ours
 from orchestrator.planning.dialects.to_ours.models import shape_of
+from orchestrator.planning.dialects.translate import translated
 from orchestrator.planning.dialects.write_back.changes import changed_file
-from orchestrator.planning.dialects.written import translated
 from orchestrator.planning.plan import plan
 
 AXOLOTL = """

@@ -2,7 +2,6 @@
 
 facts.py                the facts that all dialects share
 axes.py                 facts -> the values of our axes
-zero.py                 DeepSpeed's configuration -> facts
 models.py, models.yaml  the shapes of public models
 assembled.py            facts and a shape -> our configuration
 """

@@ -1,6 +1,9 @@
-"""The facts about a training that all dialects share, and the configuration that they make."""
+"""The facts about a training that all dialects share, and what they decide in a configuration."""
 
+import json
+import re
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 Facts = Mapping[str, Any]
@@ -40,6 +43,9 @@ OURS = {fact: key for key, facts in _FACTS.items() for fact in facts.split()}
 parameter: ``lora.r`` is the rank of ``axes.adapter``."""
 
 
+_BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
+
+
 def ours(fact: str) -> str:
     """The key of our configuration that a fact decides."""
     first, _, rest = fact.partition(".")
@@ -50,3 +56,38 @@ def below(facts: Facts, prefix: str) -> dict[str, Any]:
     """The parameters under a fact: ``lora`` -> ``{"r": 16}``."""
     start = f"{prefix}."
     return {name.removeprefix(start): facts[name] for name in facts if name.startswith(start)}
+
+
+def of_deepspeed(given: Any, folder: Path) -> dict[str, Any]:
+    """The facts that a DeepSpeed configuration states: a mapping, the path of a file that is here,
+    or a name such as ``zero3_offload.json``, whose content is then a value of the axis offload."""
+    if isinstance(given, Mapping):
+        return {"deepspeed": usable(given)}
+    for path in (folder / str(given), Path(str(given))):
+        try:
+            return {"deepspeed": usable(json.loads(path.read_text(encoding="utf-8")))}
+        except (OSError, ValueError):
+            continue
+    return _named(str(given))
+
+
+def usable(content: Mapping[str, Any]) -> dict[str, Any]:
+    """A DeepSpeed configuration in which the trial decides the batch and the precision."""
+    kept = {key: value for key, value in content.items() if key not in _BATCH}
+    for section in ("bf16", "fp16"):
+        if isinstance(kept.get(section), Mapping):
+            kept[section] = {**kept[section], "enabled": "auto"}
+    return {**kept, **dict.fromkeys(_BATCH, "auto")}
+
+
+def _named(name: str) -> dict[str, Any]:
+    found = re.search(r"(?:zero|z)_?([0-3])(.*)", Path(name).stem.lower())
+    if found is None:
+        return {}
+    stage, rest = found[1], found[2]
+    facts: dict[str, Any] = {"zero.stage": int(stage)}
+    if "offload" in rest:
+        facts["zero.parameters"] = "cpu"
+        if "param" not in rest:
+            facts["zero.optimizer"] = "cpu"
+    return facts
