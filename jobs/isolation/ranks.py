@@ -14,9 +14,6 @@ from jobs.rank_records import merged
 from jobs.record import Outcome, TrialRecord, record_from_json
 from jobs.spec import TrialSpec
 
-BLAME_SECONDS = 5.0
-"""How long the others may take to end when a rank has failed: another one may be the cause."""
-
 
 class Ranks:
     """The processes of a trial, rank 0's first; most trials have only that one."""
@@ -47,8 +44,8 @@ class Ranks:
         in_time = wait_for(self._children, self._is_over, deadline, owner)
         if self._shared is not None:
             if in_time and Outcome.FAILED in map(_outcome, self._children):
-                # A rank whose partner is gone fails, too. The partner may still be ending.
-                until = min(deadline, time.monotonic() + BLAME_SECONDS)
+                # A rank whose partner is gone fails, too. The partner, the cause, may still end.
+                until = min(deadline, time.monotonic() + 5.0)
                 wait_for(self._children, self._all_are_done, until, owner)
             self._blamed = self._culprit() if in_time else self._straggler()
         return in_time

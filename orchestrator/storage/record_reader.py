@@ -21,8 +21,6 @@ from orchestrator.units import count, listed
 
 _DAMAGE = (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError)
 """What reading a damaged or foreign file raises."""
-_YEAR_2100 = 4102444800.0
-"""As Unix time: no clock, however wrong, starts a trial later."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +115,7 @@ def _fits_a_table(record: TrialRecord) -> bool:
         and all(map(is_number, whole))
         and is_number(record.slot_seconds)
         and math.isfinite(record.slot_seconds)
-        and abs(record.started_at) < _YEAR_2100
+        and abs(record.started_at) < 4102444800.0  # the year 2100: no clock is as wrong as that
         and (record.anatomy is None or is_sound(record.anatomy))
         and all(_is_of_its_type(name, value) for name, value in record.measurements.items())
         and _has_known_flags(record)

@@ -16,7 +16,6 @@ from orchestrator.storage.layout import RECORDS, RUN
 from orchestrator.storage.location import Uri
 from orchestrator.storage.record_reader import read_record
 
-_PARALLEL_COPIES = 16
 _BUCKETS = ("s3", "gs", "gcs")
 """Schemes that pyarrow supports itself. fsspec serves all others."""
 _GCS_RETRY_LIMIT = "?retry_limit_seconds=60"
@@ -131,7 +130,7 @@ def _copy(names: Iterable[str], source: _Folder, target: _Folder) -> None:
             destination_filesystem=target.files,
         )
 
-    with ThreadPoolExecutor(_PARALLEL_COPIES) as pool:
+    with ThreadPoolExecutor(16) as pool:
         list(pool.map(copy_file, names))  # the list raises what a copy raised
 
 

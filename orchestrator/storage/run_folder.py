@@ -18,8 +18,6 @@ from orchestrator.storage.run_metadata import UnreadableRunError, read_run
 from orchestrator.storage.superseded import Superseded
 
 _LOCK = "lock"
-LAST_LOG_CHARACTERS = 4000
-"""Characters of a trial's output that its record keeps, if it did not end well."""
 
 
 class RunFolderError(RuntimeError):
@@ -151,7 +149,7 @@ class RunFolder:
             written = name
         # The record itself keeps the end of the log only if there is something to explain.
         ended_well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
-        excerpt = record.provenance.log[-LAST_LOG_CHARACTERS:]
+        excerpt = record.provenance.log[-4000:]
         if ended_well and "anatomy_missing" not in record.measurements:
             excerpt = ""
         return with_provenance(record, log=excerpt, log_file=written)

@@ -9,8 +9,6 @@ from jobs.loops.meter import Listener
 from jobs.trackers.tracker import Phase
 
 Tensors = dict[str, torch.Tensor]
-_MOST_STEPS = 20
-"""PyTorch's loss scale begins at 2^16 and is halved in each step that overflows."""
 
 
 class CapturedStep(Listener):
@@ -51,7 +49,8 @@ class CapturedStep(Listener):
     def step_end(self) -> bool:
         self._steps += 1
         is_finite = all(bool(own.isfinite().all()) for own in self.gradients.values())
-        if self._scaler is None or is_finite or self._steps == _MOST_STEPS:
+        # PyTorch's loss scale begins at 2^16 and is halved in each step that overflows.
+        if self._scaler is None or is_finite or self._steps == 20:
             return True
         self.micro_batches, self.gradients = [], {}
         return False

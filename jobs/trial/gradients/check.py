@@ -26,9 +26,6 @@ from jobs.trial.gradients.reference import (
 )
 from jobs.trial.gradients.rounding import DRAWS, RandomRounding, amplitude, bounds, unit_roundoff
 
-_ADAPTER_SCALE = 0.02
-"""Standard deviation of matrices that are all zero: transformers' usual ``initializer_range``."""
-
 
 def compare(
     trained: Trained, spec: TrialSpec, make_reference: Callable[[], torch.nn.Module]
@@ -176,7 +173,8 @@ def _fill_zeros(parameters: Mapping[str, torch.nn.Parameter], seed: int) -> None
     for parameter in parameters.values():
         if parameter.requires_grad and parameter.dim() == 2 and not parameter.any():
             generator = torch.Generator().manual_seed(seed)
-            values = torch.randn(parameter.shape, generator=generator) * _ADAPTER_SCALE
+            # transformers' usual ``initializer_range``.
+            values = torch.randn(parameter.shape, generator=generator) * 0.02
             with torch.no_grad():
                 parameter.copy_(values)
 

@@ -21,16 +21,12 @@ from jobs.steady_state import student_quantile
 
 DRAWS = 4
 """Computations with random rounding. The bound allows for how little they say about a scalar."""
-FALSE_ALARMS = 1e-4
-"""The chance that rounding alone makes a comparison of all tensors fail."""
-_TF32_ROUNDOFF = 2.0**-11
-"""NVIDIA A100 white paper: TF32 stores 10 bits of the fraction."""
 
 
 def unit_roundoff(number_format: str) -> float:
     """The largest relative error of one rounding to the nearest number of a format."""
     if number_format == "tf32":
-        return _TF32_ROUNDOFF
+        return 2.0**-11  # NVIDIA A100 white paper: TF32 stores 10 bits of the fraction
     return torch.finfo(getattr(torch, number_format)).eps / 2
 
 
@@ -88,7 +84,8 @@ def bounds(
     mean squared cosine between deviations is 1/d for errors with d degrees of freedom, so several
     draws say how well their mean square is known. The bound is Student's quantile for that.
     """
-    chance = FALSE_ALARMS / (2 * len(reference))
+    # Rounding alone shall make a comparison of all tensors fail once in 10,000 times.
+    chance = 1e-4 / (2 * len(reference))
     allowed = {}
     for name, own in deviations.items():
         flat = torch.stack([each.flatten().float() for each in own])

@@ -15,9 +15,8 @@ BASE: tuple[Column, ...] = (
     Column("rule", "string", "The rule that ruled the trial out or skipped it"),
     Column("phase", "string", "Where the trial was when it ended"),
     Column("repeat", "int64", "Number of this repeat of the configuration, from 0"),
-    Column(
+    Column.text(
         "training_recipe",
-        "string",
         "The choices that change what the training learns, as a JSON object of axis and value; "
         "rows with equal recipe and effective batch train the same way",
     ),
@@ -30,17 +29,14 @@ BASE: tuple[Column, ...] = (
 )
 
 PROVENANCE: tuple[Column, ...] = (
-    Column(
+    Column.seconds(
         "slot_seconds",
-        "float64",
         "Slot time of the trial, from the start of its process to its result; both attempts of a "
         "trial that was repeated",
-        unit="s",
     ),
-    Column("overhead_seconds", "float64", "Slot time beyond the counted steps", unit="s"),
-    Column(
+    Column.seconds("overhead_seconds", "Slot time beyond the counted steps"),
+    Column.text(
         "isolation",
-        "string",
         "How the process was made: fork of a preloaded parent, or fresh (a new interpreter)",
     ),
     Column("isolation_fallback", "string", "Why the process could not be forked"),
@@ -55,20 +51,17 @@ PROVENANCE: tuple[Column, ...] = (
 FOLLOW_UP: tuple[Column, ...] = (
     Column("purpose", "string", "Why the trial was measured: search, or a follow-up (see below)"),
     Column("follows_trial", "string", "The trial that was measured again; null in the search"),
-    Column(
+    Column.nbytes(
         "memory_cap_bytes",
-        "int64",
         "GPU memory that the trial was capped to, context and libraries included",
-        unit="B",
     ),
     Column("compared_with", "list<string>", "Trials that a tie-break compares, its own included"),
     Column("round", "int64", "Rounds of the tie-break before this one"),
 )
 
 COMPARED: tuple[Column, ...] = (
-    Column(
+    Column.number(
         "compile_break_even_steps",
-        "float64",
         "Steps after which compiling has paid for its first step, compared with the eager trial "
         "that is otherwise equal; inf: never; null where the node's compile cache had a part of "
         "the code",
@@ -76,9 +69,8 @@ COMPARED: tuple[Column, ...] = (
 )
 """The columns that are computed from several rows of a table."""
 
-PRESENT_TRIAL_ID = Column(
+PRESENT_TRIAL_ID = Column.text(
     "present_trial_id",
-    "string",
     "The trial's id by the present definition, in a table whose trial_id is of an earlier one",
 )
 

@@ -12,8 +12,6 @@ import yaml
 from orchestrator.planning.prechecks.checkpoints import checkpoint_config
 
 _FILE = Path(__file__).with_name("models.yaml")
-_NEAR = 2.0
-"""A model with half or twice the parameters is near: the next size of most families."""
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d+x)?(\d+(?:[._]\d+)?)(b|m)(?![a-z0-9])")
 """The parameters in an id: 8b, 1.5b, 135m, 8x7b. Active parameters (a3b) are no such size."""
 
@@ -80,7 +78,8 @@ def _nearest(name: str, rows: Mapping[str, list[Any]]) -> str | None:
     near = [
         key
         for key in rows
-        if _is_mixture(key) == _is_mixture(name) and _distance(rows[key][1], size) <= _NEAR
+        # Half or twice the parameters are near: the next size of most families.
+        if _is_mixture(key) == _is_mixture(name) and _distance(rows[key][1], size) <= 2.0
     ]
     family = list(_of_family(name, near))
     if not any(name.startswith(word) for word in _table()["unlike"]):
