@@ -34,6 +34,8 @@ class ZeroEngine:
     bucket_elements: int
     live_elements: int
     """Most parameters whose gathered weights stage 3 keeps between their uses."""
+    sub_group_elements: int = 1_000_000_000
+    """Parameters that stage 3 updates at a time."""
 
     @classmethod
     def of(cls, spec: TrialSpec, model: Any) -> ZeroEngine:
@@ -52,6 +54,7 @@ class ZeroEngine:
             weights_on_host=(zero.get("offload_param") or {}).get("device") == "cpu",
             bucket_elements=int(float(bucket)),
             live_elements=int(float(live)),
+            sub_group_elements=int(float(zero.get("sub_group_size", 1_000_000_000))),
         )
 
     def unpredictable(self, model: torch.nn.Module) -> str:
@@ -178,7 +181,10 @@ def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> list[Event]:
         return []
     # Stages 1 and 2 make a flat copy of the gradients in the training precision. All make one in
     # 32 bits.
-    sizes = [FLOAT_BYTES * _elements(_trained(model)) // engine.ranks]
+    updated = _elements(_trained(model)) // engine.ranks
+    if engine.stage == 3:
+        updated = min(updated, engine.sub_group_elements)
+    sizes = [FLOAT_BYTES * updated]
     if engine.stage in (1, 2):
         sizes.insert(0, _partition_bytes(model, engine))
     buffers = _allocations((nbytes, "temporary buffers") for nbytes in sizes)
