@@ -86,7 +86,7 @@ class Measured:
 
 def model_of(run: Path) -> str:
     """What was trained in a run: its model and its data, as text."""
-    config = read_run_folder(run).trials.run.config or {}
+    config = _config_of(run)
     return json.dumps([config.get("model"), config.get("data")], sort_keys=True)
 
 
@@ -95,10 +95,15 @@ def shape_of(run: Path) -> str:
 
     Data, dropout and dtype may differ: what was learnt from the one is known of the other.
     """
-    model = (read_run_folder(run).trials.run.config or {}).get("model") or {}
+    model = _config_of(run).get("model") or {}
     config = model.get("config") or {}
     sizes = [config.get(name) for name in ("hidden_size", "d_model", "num_hidden_layers")]
     return json.dumps([model.get("architecture"), model.get("name_or_path"), *sizes])
+
+
+@cache
+def _config_of(run: Path) -> Mapping[str, Any]:
+    return read_run_folder(run).trials.run.config or {}
 
 
 def pairs_of(runs: Iterable[Path]) -> Iterator[Pair]:

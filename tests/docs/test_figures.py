@@ -1,16 +1,25 @@
 """Every figure that stands before the command of a recorded table is printed by it today."""
 
+import contextlib
+import io
 import re
 import shlex
 import subprocess
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from orchestrator import explain
+from orchestrator.analysis.repeatability import (
+    BETWEEN_TECHNIQUES,
+    BETWEEN_TRIALS,
+    ENERGY_BETWEEN_TRIALS,
+)
 from tests.benchmarks import tables
 from tests.docs.blocks import ROOT
+from tests.unit.benchmarks.test_repeatability import printed_figures
 
 PAGES = [ROOT / "docs" / name for name in ("validity.md", "benchmarks.md")]
 MAINS = {"tests.benchmarks.tables": tables.main, "orchestrator.explain": explain.main}
@@ -49,16 +58,40 @@ def is_printed(figure: str, printed: set[str]) -> bool:
     return any(f"{float(number):.{decimals}f}" == figure for number in printed)
 
 
+@cache
+def printed_by(module: str, arguments: str) -> str:
+    """What a command of the pages prints, run from the repository."""
+    expanded = subprocess.check_output(["bash", "-c", f"echo {arguments}"], text=True, cwd=ROOT)
+    with contextlib.redirect_stdout(io.StringIO()) as printed, contextlib.chdir(ROOT):
+        MAINS[module](shlex.split(expanded))
+    return printed.getvalue()
+
+
 @pytest.mark.slow  # Some commands fit the variation of all recorded pairs.
 @pytest.mark.parametrize(
     ("commands", "claimed"),
     [pytest.param(*claim, id=claim[0][0][1][:40]) for page in PAGES for claim in claims(page)],
 )
-def test_figures_of_pages_are_printed_by_their_commands(commands, claimed, capsys, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    for module, arguments in commands:
-        expanded = subprocess.check_output(["bash", "-c", f"echo {arguments}"], text=True)
-        MAINS[module](shlex.split(expanded))
-    printed = set(_NUMBER.findall(capsys.readouterr().out.replace(",", "")))
+def test_figures_of_pages_are_printed_by_their_commands(commands, claimed):
+    printed = "".join(printed_by(*command) for command in commands)
+    numbers = set(_NUMBER.findall(printed.replace(",", "")))
     assert claimed
-    assert [figure for figure in sorted(claimed) if not is_printed(figure, printed)] == []
+    assert [figure for figure in sorted(claimed) if not is_printed(figure, numbers)] == []
+
+
+def test_repeatability_in_code_is_what_the_command_prints():
+    text = printed_by("tests.benchmarks.tables", "repeatability docs/results/2026-11-2*")
+    printed = text.splitlines()
+    fits = [(f"{pace}:", BETWEEN_TRIALS[pace]) for pace in ENERGY_BETWEEN_TRIALS]
+    fits += [(f"{pace}, energy:", fitted) for pace, fitted in ENERGY_BETWEEN_TRIALS.items()]
+    for start, fitted in fits:
+        [line] = [line for line in printed if line.startswith(start)]
+        _, _, relative, seconds, degrees, between_runs, *_ = printed_figures(line)
+        assert fitted.relative == pytest.approx(relative)
+        assert fitted.seconds == pytest.approx(seconds)
+        assert fitted.degrees_of_freedom == degrees
+        assert fitted.between_runs == pytest.approx(between_runs)
+        # What the documentation says of ±: 95 of 100 cases, of runs that the fit has not seen.
+        assert printed_figures(line)[-2:] == pytest.approx([0.95, 0.95], abs=0.025)
+    [shared] = [printed_figures(line)[-1] for line in printed if "share " in line]
+    assert shared == pytest.approx(BETWEEN_TECHNIQUES)

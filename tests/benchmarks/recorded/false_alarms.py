@@ -17,7 +17,6 @@ from orchestrator.analysis.comparison.speed import Pair, deviations, single_chan
 from orchestrator.analysis.comparison.two_runs import VERSIONS, compare, differences
 from orchestrator.analysis.dataset import Dataset, build_dataset, load_dataset
 from orchestrator.analysis.repeatability import Pace, pace_of
-from orchestrator.storage.run_reader import read_run_folder
 from tests.benchmarks.recorded.runs import folders_below
 
 SPEED_KINDS = ("slower", "faster")
@@ -75,7 +74,7 @@ def judge(folders: Sequence[Path], slower: float, alone: float) -> Iterator[Verd
         comparison = compare(before, after)
         if comparison.matched < MIN_ROWS:
             continue
-        planted = compare(before, planted_regression(second, slower))
+        planted = compare(before, planted_regression(after, slower))
         yield Verdict(
             names=(str(first), str(second)),
             matched=comparison.matched,
@@ -114,12 +113,11 @@ def alarms(comparison: Comparison) -> int:
     return single + len(comparison.technique_shifts) + of_all
 
 
-def planted_regression(folder: Path, slower: float) -> Dataset:
+def planted_regression(run: Dataset, slower: float) -> Dataset:
     """The run with all its GPU-bound rows slower by this share."""
-    contents = read_run_folder(folder)
     rows = []
-    for row in contents.trials.rows:
+    for row in map(dict, run.table.rows):
         if row.get("samples_per_second") and pace_of(row) is Pace.GPU:
-            row = {**row, "samples_per_second": row["samples_per_second"] * (1 - slower)}
+            row["samples_per_second"] *= 1 - slower
         rows.append(row)
-    return build_dataset(replace(contents.trials, rows=rows), contents.losses)
+    return build_dataset(replace(run.table, rows=rows), run.losses)

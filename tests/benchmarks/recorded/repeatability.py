@@ -169,10 +169,11 @@ def fit(found: Sequence[Pair], near: Variation | None = None) -> Variation:
     ratio = np.array([pair.log_ratio for pair in ordered])
     ratio -= np.repeat(shared, [len(rows) for rows in by_runs])
     weights = _weights(ordered)
+    known = _steps_and_errors(ordered)
 
     def cost(logs: np.ndarray) -> float:
         variation = _variation(logs)
-        spread = _scale(ordered, variation)
+        spread = _scale(*known, variation)
         density = stats.t.logpdf(ratio / spread, variation.degrees_of_freedom) - np.log(spread)
         return float(-(weights * density).sum())
 
@@ -199,21 +200,27 @@ def _variation(logs: np.ndarray) -> Variation:
     return Variation(float(relative), float(seconds), float(degrees), 0.0)
 
 
-def _scale(found: Sequence[Pair], variation: Variation) -> np.ndarray:
+def _steps_and_errors(found: Sequence[Pair]) -> tuple[np.ndarray, np.ndarray]:
+    """Of each pair, the seconds of a step, and the error of its difference by both trials' own."""
+    steps = np.array([pair.step_seconds for pair in found])
+    return steps, np.array([math.hypot(*pair.own_errors) for pair in found])
+
+
+def _scale(steps: np.ndarray, own: np.ndarray, variation: Variation) -> np.ndarray:
     """The scale of each pair's difference."""
-    step = np.array([pair.step_seconds for pair in found])
-    own = np.array([math.hypot(*pair.own_errors) for pair in found])
     # Two trials differ by sqrt(2) times the spread of one.
-    constant = variation.seconds / step
+    constant = variation.seconds / steps
     scale: np.ndarray = np.sqrt(own**2 + 2 * variation.relative**2 + 2 * constant**2)
     return scale
 
 
 def _described(variation: Variation, found: Sequence[Pair]) -> str:
     out_of_sample = []
-    for run in sorted(set().union(*map(_recordings, found))):
-        of_run = [pair for pair in found if run in _recordings(pair)]
-        others = [pair for pair in found if run not in _recordings(pair)]
+    recordings = list(map(_recordings, found))
+    for run in sorted(set().union(*recordings)):
+        has_it = [run in own for own in recordings]
+        of_run = list(itertools.compress(found, has_it))
+        others = [pair for pair, has in zip(found, has_it, strict=True) if not has]
         if len(_beside_others(others)) > MIN_PAIRS:
             out_of_sample += _hits(of_run, fit(_beside_others(others), variation))
     return (
@@ -271,7 +278,8 @@ def _by_runs(found: Sequence[Pair]) -> list[list[Pair]]:
 def _weighted_mean(rows: Sequence[Pair], variation: Variation) -> tuple[float, float]:
     """Mean log ratio, weighted by inverse variances as ``compare`` does, and its standard error."""
     degrees = variation.degrees_of_freedom
-    weights = (_scale(rows, variation) * math.sqrt(degrees / (degrees - 2))) ** -2
+    scale = _scale(*_steps_and_errors(rows), variation)
+    weights = (scale * math.sqrt(degrees / (degrees - 2))) ** -2
     ratios = np.array([pair.log_ratio for pair in rows])
     return float((weights * ratios).sum() / weights.sum()), float(weights.sum() ** -0.5)
 

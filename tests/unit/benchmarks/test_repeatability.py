@@ -1,26 +1,17 @@
-"""The fit of how far equal trials differ, on invented runs and on the recorded ones."""
+"""The fit of how far equal trials differ, on invented runs."""
 
 import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
 from orchestrator.analysis.dataset import load_dataset
-from orchestrator.analysis.repeatability import (
-    BETWEEN_TECHNIQUES,
-    BETWEEN_TRIALS,
-    ENERGY_BETWEEN_TRIALS,
-    Pace,
-)
+from orchestrator.analysis.repeatability import BETWEEN_TRIALS, Pace
 from tests.benchmarks.recorded import repeatability
 from tests.benchmarks.recorded.repeatability import Pair, is_pace_known
-from tests.benchmarks.tables import command_line
 from tests.support.records import GPU_BOUND, make_record, write_run
-
-ROOT = Path(__file__).parents[3]
 
 
 def printed_figures(text: str) -> list[float]:
@@ -32,25 +23,6 @@ def printed_figures(text: str) -> list[float]:
         if word.replace(".", "", 1).isdigit():
             figures.append(float(word) * units.get(unit, 1.0))
     return figures
-
-
-def test_repeatability_in_code_is_what_the_command_prints():
-    runs = [str(path) for path in sorted((ROOT / "docs" / "results").glob("2026-11-2*"))]
-    options = command_line().parse_args(["repeatability", *runs])
-    printed = list(repeatability.lines(options))
-    fits = [(f"{pace}:", BETWEEN_TRIALS[pace]) for pace in ENERGY_BETWEEN_TRIALS]
-    fits += [(f"{pace}, energy:", fitted) for pace, fitted in ENERGY_BETWEEN_TRIALS.items()]
-    for start, fitted in fits:
-        [line] = [line for line in printed if line.startswith(start)]
-        _, _, relative, seconds, degrees, between_runs, *_ = printed_figures(line)
-        assert fitted.relative == pytest.approx(relative)
-        assert fitted.seconds == pytest.approx(seconds)
-        assert fitted.degrees_of_freedom == degrees
-        assert fitted.between_runs == pytest.approx(between_runs)
-        # What the documentation says of ±: 95 of 100 cases, of runs that the fit has not seen.
-        assert printed_figures(line)[-2:] == pytest.approx([0.95, 0.95], abs=0.025)
-    [shared] = [printed_figures(line)[-1] for line in printed if "share " in line]
-    assert shared == pytest.approx(BETWEEN_TECHNIQUES)
 
 
 def test_repeatability_leaves_out_rows_of_unknown_pace(tmp_path):
