@@ -77,6 +77,7 @@ def _serve_slot(path: Path, cpus: int, variables: Mapping[str, str], ready: Conn
     from jobs.isolation import forkserver, scratch
 
     end_with_parent(os.getppid())
+    _as_started()
     os.environ.update(variables)
     torch.set_num_threads(cpus)
     with open(path.with_suffix(".err"), "w") as errors:
@@ -121,6 +122,7 @@ def printed_by_module(
 def _run_module(
     words: Sequence[str], folder: Path, variables: Mapping[str, str], files: Sequence[Path]
 ) -> None:
+    _as_started()
     for descriptor, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), descriptor)
     os.chdir(folder)
@@ -162,10 +164,17 @@ def train(options: Sequence[str], path: Sequence[str], folder: Path) -> None:
 
 
 def _logged(log: Path, work: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+    _as_started()
     with open(log, "w") as file:
         os.dup2(file.fileno(), 1)
         os.dup2(file.fileno(), 2)
         work(*arguments)
+
+
+def _as_started() -> None:
+    """Start further processes, such as those of data loaders, as a process does that was not forked
+    from a fork server."""
+    multiprocessing.set_start_method(None, force=True)  # type: ignore[arg-type]
 
 
 def _measure(spec: dict[str, Any], folder: Path) -> None:
