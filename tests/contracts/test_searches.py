@@ -194,7 +194,7 @@ def test_search_that_is_read_and_informed_of_foreign_trials_decides_the_same(mak
 
 
 @every_search
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=25)
 @given(data=st.data())
 def test_search_cut_short_accounts_for_the_plan(make, data):
     search = make(PLAN)

@@ -13,7 +13,7 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator import sweep
+from orchestrator import api, sweep
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, run_trials
 from orchestrator.running.session import Session
@@ -233,3 +233,13 @@ def test_resume_needs_a_run(tmp_path, capsys):
     assert run_sweep(config_of(tmp_path, [1]), folder, "--resume") == 2
     assert capsys.readouterr().err.strip() == f"{folder}: no run to resume"
     assert not folder.exists()
+
+
+@pytest.mark.usefixtures("ray_session")
+def test_api_returns_the_run_that_it_measured(tmp_path, monkeypatch):
+    monkeypatch.setitem(run_trials.__kwdefaults__, "trainable", LightSlotTrainable)
+    monkeypatch.chdir(tmp_path)
+    Path("mini.yaml").write_text(TINY_CONFIG + "measure: {warmup_steps: 1, steps: 2}\n")
+    measured = api.sweep("mini.yaml", output="here", time_budget="5m")
+    assert len(measured.to_pandas()) == 1
+    assert (tmp_path / "here" / "report.html").exists()

@@ -18,7 +18,6 @@ from tests.benchmarks.simulated_grids import OPTIMIZERS, TECHNIQUES, simulated
 MAX_COST = {
     ("bert_large_h200.parquet", True): 0.22,
     ("bert_large_h200_fp32_tf32.parquet", False): 0.55,
-    ("bert_large_h200_one_host.parquet", True): 0.28,
 }
 """Table, and whether its memory is predicted -> share of its slot seconds that the search may take.
 """
