@@ -10,8 +10,8 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import ExitStack, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -27,10 +27,12 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from tests.docs.blocks import LINKING, NEEDS, PAGES, ROOT, Block, blocks, calls, links, spans
 from tests.docs.calling import parser_of
-from tests.support.fresh_processes import printed_by_module, waiting_parent
+from tests.support.fresh_processes import printed_by_python, waiting_parent
 
 SHOWN = ("", "text")
 """Languages of blocks that say nothing to type."""
+STEPS = 3
+"""Fewer than a page's sweeps count: their figures are those of this machine at this moment."""
 _EQUAL_OUTPUT = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
 
 
@@ -50,20 +52,22 @@ def run_shell(
     """Run a command; where the page shows its output, it is that output (``...`` stands for
     anything).
 
-    Modules run in processes that have the libraries already, and so do trials. Ray starts in a
-    process of its own.
+    Modules and scripts run in processes that have the libraries already, and so do trials. Ray
+    starts in a process of its own.
     """
     variables = {
         **os.environ,
         "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
     }
-    module = re.fullmatch(r"python -m (?!orchestrator\.(?:sweep|batch_size))(.*)", command)
-    if module:
-        ran = printed_by_module(processes, shlex.split(module[1]), folder, variables)
+    python = re.fullmatch(r"python (?:-m )?+(?!orchestrator\.(?:sweep|batch_size))(.*)", command)
+    if python:
+        ran = printed_by_python(processes, shlex.split(python[1]), folder, variables)
     else:
         is_measuring = command.startswith("python -m")
-        waiting = waiting_parent(processes, parents, cores()) if is_measuring else nullcontext({})
+        waiting: AbstractContextManager[Mapping[str, str]] = nullcontext({})
+        if is_measuring:
+            waiting = waiting_parent(processes, parents, cores(), steps=STEPS)
         with waiting as variable:
             ran = subprocess.run(
                 ["bash", "-euo", "pipefail", "-c", command],

@@ -4,7 +4,7 @@ import dataclasses
 import json
 
 from jobs.spec import to_json
-from tests.support.fresh_processes import printed_by_module
+from tests.support.fresh_processes import printed_by_python
 
 SECRET = "hunter2-planted"
 NAMES = ("HF_TOKEN", "RAY_AUTH_TOKEN", "WANDB_API_KEY", "AWS_SECRET_ACCESS_KEY")
@@ -18,7 +18,7 @@ def test_failing_trial_record_holds_no_secret(tiny_spec, processes, tmp_path):
     path = tmp_path / "spec.json"
     path.write_text(json.dumps(to_json(broken)))
     secrets = dict.fromkeys(NAMES, SECRET)
-    done = printed_by_module(processes, ["jobs", str(path)], tmp_path, secrets)
+    done = printed_by_python(processes, ["jobs", str(path)], tmp_path, secrets)
     assert done.returncode == 0, done.stderr
     record = json.loads(done.stdout)
     assert record["outcome"] == "failed"

@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from multiprocessing.context import ForkServerContext
@@ -53,14 +54,19 @@ def started() -> ForkServerContext:
 
 @contextlib.contextmanager
 def waiting_parent(
-    context: ForkServerContext, folder: Path, cpus: int
+    context: ForkServerContext, folder: Path, cpus: int, *, steps: int | None = None
 ) -> Iterator[Mapping[str, str]]:
     """While the context lasts, a slot of ``cpus`` cores finds a parent that need not preload by
-    these environment variables, unless the machine has a GPU."""
+    these environment variables, unless the machine has a GPU.
+
+    Its trials count so many ``steps``, if given, instead of those that they are planned with.
+    """
     path = prewarm._socket_path(folder, "", cpus)
     path.unlink(missing_ok=True)
     reading, writing = context.Pipe(duplex=False)
-    parent = context.Process(target=_serve_slot, args=(path, cpus, dict(os.environ), writing))
+    parent = context.Process(
+        target=_serve_slot, args=(path, cpus, steps, dict(os.environ), writing)
+    )
     parent.start()
     writing.close()
     reading.recv()  # it listens
@@ -71,8 +77,13 @@ def waiting_parent(
         parent.join()
 
 
-def _serve_slot(path: Path, cpus: int, variables: Mapping[str, str], ready: Connection) -> None:
+def _serve_slot(
+    path: Path, cpus: int, steps: int | None, variables: Mapping[str, str], ready: Connection
+) -> None:
     import torch
+
+    if steps is not None:
+        _count_only(steps)
 
     from jobs.isolation import forkserver, scratch
 
@@ -92,6 +103,19 @@ def _serve_slot(path: Path, cpus: int, variables: Mapping[str, str], ready: Conn
             forkserver.serve(functools.partial(prewarm.accept, listener), folder)
 
 
+def _count_only(steps: int) -> None:
+    from jobs.trial import run
+
+    measured = run.run
+
+    def run_shorter(spec: TrialSpec, *arguments: Any, **options: Any) -> TrialRecord:
+        measure = replace(spec.measure, steps=steps)
+        record = measured(replace(spec, measure=measure), *arguments, **options)
+        return replace(record, spec=spec)
+
+    run.run = run_shorter
+
+
 def in_a_process(context: ForkServerContext, work: Callable[..., None], *arguments: Any) -> None:
     """Run ``work`` in a process of its own; its output is the failure's message.
 
@@ -106,20 +130,21 @@ def in_a_process(context: ForkServerContext, work: Callable[..., None], *argumen
     assert process.exitcode == 0, log.read_text()[-4000:]
 
 
-def printed_by_module(
+def printed_by_python(
     context: ForkServerContext, words: Sequence[str], folder: Path, variables: Mapping[str, str]
 ) -> subprocess.CompletedProcess[str]:
-    """``python -m WORDS...``, which has run in a folder with these environment variables."""
+    """``python WORDS...`` of a script or ``python -m WORDS...`` of a module, which has run in a
+    folder with these environment variables."""
     with tempfile.TemporaryDirectory() as outputs:
         files = [Path(outputs, name) for name in ("stdout", "stderr")]
-        process = context.Process(target=_run_module, args=(words, folder, variables, files))
+        process = context.Process(target=_run_python, args=(words, folder, variables, files))
         process.start()
         process.join()
         texts = [file.read_text() for file in files]
     return subprocess.CompletedProcess(words, process.exitcode or 0, *texts)
 
 
-def _run_module(
+def _run_python(
     words: Sequence[str], folder: Path, variables: Mapping[str, str], files: Sequence[Path]
 ) -> None:
     _as_started()
@@ -128,8 +153,12 @@ def _run_module(
     os.chdir(folder)
     os.environ.update(variables)
     sys.argv = list(words)
-    sys.path.insert(0, str(folder))
-    runpy.run_module(words[0], run_name="__main__", alter_sys=True)
+    if words[0].endswith(".py"):
+        sys.path.insert(0, str(folder / Path(words[0]).parent))
+        runpy.run_path(words[0], run_name="__main__")
+    else:
+        sys.path.insert(0, str(folder))
+        runpy.run_module(words[0], run_name="__main__", alter_sys=True)
 
 
 def measured_record(context: ForkServerContext, spec: TrialSpec, folder: Path) -> TrialRecord:
