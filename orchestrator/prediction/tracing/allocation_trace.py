@@ -11,6 +11,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from orchestrator.prediction.affine_stream import EVEN_ROUTING, NEEDS_AMPERE, Free, Stream
 from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
+from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.operators import operation
 from orchestrator.prediction.tracing.recording import Recording
 from orchestrator.prediction.tracing.workspaces import workspaces
@@ -62,6 +63,7 @@ class AllocationRecorder(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._phase = ""
+        self._results = KnownResults()
         self._parameters: set[int] = set()
         """Storages of the model's parameters."""
         self._storages: dict[int, tuple[Recording, int]] = {}
@@ -78,6 +80,10 @@ class AllocationRecorder(TorchDispatchMode):
         """Size of the last dimension of logits; 0 if the model has none over its vocabulary."""
         self.is_padded = False
         """Whether the traced batches have padded positions."""
+
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # what keeps Dynamo away from each call takes longer than many calls
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
@@ -131,7 +137,7 @@ class AllocationRecorder(TorchDispatchMode):
     def _recorded(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if func in _PRODUCTS:
             self._take_library_workspaces(func, args)
-        output, intermediate = run_as_cuda(func, args, kwargs)
+        output, intermediate = run_as_cuda(func, args, kwargs, self._results)
         for tensor in (*intermediate, *_tensors(output)):
             self._record_storage(tensor, func, args)
         if kind := _KINDS_OF_OUTPUTS.get(func._schema.name):
