@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections import defaultdict
 from dataclasses import dataclass, field
 
 from orchestrator.units import MIB
@@ -14,22 +13,29 @@ MIN_BLOCK = 512
 SMALL_SIZE = 2**20
 
 
-@dataclass(slots=True, eq=False)
 class Block:
     """Part of a segment of device memory, linked to the blocks before and after it."""
 
-    address: int
-    size: int
-    small: bool
-    stream: int = 0
-    free: bool = True
-    previous: Block | None = None
-    next: Block | None = None
+    __slots__ = ("address", "free", "next", "pool", "previous", "size")
 
-    @property
-    def pool(self) -> tuple[int, bool]:
-        """Only requests of the same stream, and as small or large ones, get it."""
-        return self.stream, self.small
+    def __init__(self, address: int, size: int, pool: Pool) -> None:
+        self.address = address
+        self.size = size
+        self.pool = pool
+        self.free = True
+        self.previous: Block | None = None
+        self.next: Block | None = None
+
+
+@dataclass(slots=True)
+class Pool:
+    """Free blocks, which only requests of one stream get that are as small or as large."""
+
+    least_rest: int
+    """A larger block is split if at least so many bytes remain: ``should_split`` in
+    CUDACachingAllocator.cpp."""
+    free: list[tuple[int, int, Block]] = field(default_factory=list)
+    """Their (size, address, block), sorted."""
 
 
 @dataclass(slots=True)
@@ -45,72 +51,61 @@ class CachingAllocator:
     upwards: bool = False
     allocated: int = 0
     reserved: int = 0
+    """Only grows, so it is its own peak."""
     peak_allocated: int = 0
-    peak_reserved: int = 0
-    _free: defaultdict[tuple[int, bool], list[tuple[int, int, Block]]] = field(
-        default_factory=lambda: defaultdict(list)
-    )
-    """Pool -> its free blocks as (size, address, block), sorted."""
+    pools: dict[tuple[int, bool], Pool] = field(default_factory=dict)
+    """By stream, and whether the requests are small."""
 
-    def allocate(self, nbytes: int, stream: int = 0) -> Block | None:
-        """A block for a tensor of ``nbytes``; None for an empty tensor, which takes no memory."""
-        if nbytes <= 0:
-            return None
-        size = rounded(nbytes)
-        pool = (stream, size <= SMALL_SIZE)
-        block = self._cached(size, pool) or self._segment(size, pool)
-        self._split(block, size)
+    def allocate(self, nbytes: int, stream: int = 0) -> Block:
+        """A block for a tensor of ``nbytes``, which are not 0: an empty tensor takes no memory."""
+        size = -(-nbytes // MIN_BLOCK) * MIN_BLOCK  # ``rounded``, without a call
+        is_small = size <= SMALL_SIZE
+        pool = self.pools.get((stream, is_small))
+        if pool is None:
+            pool = Pool(MIN_BLOCK if is_small else SMALL_SIZE + 1)
+            self.pools[stream, is_small] = pool
+        free = pool.free
+        index = bisect_left(free, (size,))
+        block = free.pop(index)[2] if index < len(free) else self._segment(size, pool)
+        remaining = block.size - size
+        if remaining >= pool.least_rest:
+            rest = Block(block.address + size, remaining, pool)
+            _link(rest, block.next)
+            _link(block, rest)
+            block.size = size
+            insort(free, (remaining, rest.address, rest))
         block.free = False
         self.allocated += block.size
-        self.peak_allocated = max(self.peak_allocated, self.allocated)
+        if self.allocated > self.peak_allocated:
+            self.peak_allocated = self.allocated
         return block
 
-    def free(self, block: Block | None) -> None:
+    def free(self, block: Block) -> None:
         """Give a block back to its pool, merged with free neighbours of its segment."""
-        if block is None:
-            return
         self.allocated -= block.size
         block.free = True
-        before = block.previous
-        after = block.next
+        free, before, after = block.pool.free, block.previous, block.next
         if after is not None and after.free:
-            self._take(after)
+            del free[bisect_left(free, (after.size, after.address))]
             block.size += after.size
             _link(block, after.next)
         if before is not None and before.free:
-            self._take(before)
+            del free[bisect_left(free, (before.size, before.address))]
             before.size += block.size
             _link(before, block.next)
             block = before
-        insort(self._free[block.pool], (block.size, block.address, block))
+        insort(free, (block.size, block.address, block))
 
-    def _cached(self, size: int, pool: tuple[int, bool]) -> Block | None:
-        free = self._free[pool]  # sorted by size, then by address
-        index = bisect_left(free, (size, -1))
-        return free.pop(index)[2] if index < len(free) else None
+    @property
+    def free_blocks(self) -> list[list[tuple[int, int]]]:
+        """Sizes and addresses, which decide what it does next."""
+        return [[own[:2] for own in pool.free] for pool in self.pools.values()]
 
-    def _segment(self, size: int, pool: tuple[int, bool]) -> Block:
+    def _segment(self, size: int, pool: Pool) -> Block:
         nbytes = segment_bytes(size)
         self.reserved += nbytes
-        self.peak_reserved = max(self.peak_reserved, self.reserved)
         address = self.reserved - nbytes if self.upwards else 2**47 - self.reserved
-        stream, small = pool
-        return Block(address=address, size=nbytes, small=small, stream=stream)
-
-    def _split(self, block: Block, size: int) -> None:
-        remaining = block.size - size
-        # The same condition as ``should_split`` in CUDACachingAllocator.cpp.
-        if remaining < (MIN_BLOCK if block.small else SMALL_SIZE + 1):
-            return
-        rest = Block(block.address + size, remaining, block.small, block.stream)
-        _link(rest, block.next)
-        _link(block, rest)
-        block.size = size
-        insort(self._free[rest.pool], (rest.size, rest.address, rest))
-
-    def _take(self, block: Block) -> None:
-        free = self._free[block.pool]
-        del free[bisect_left(free, (block.size, block.address))]
+        return Block(address, nbytes, pool)
 
 
 def rounded(nbytes: int) -> int:

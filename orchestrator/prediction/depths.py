@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.bounds import traceable
-from orchestrator.prediction.estimator import model_key, quiet_libraries
+from orchestrator.prediction.estimator import quiet_libraries, sharing_traces
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.libraries import quick_imports
-from orchestrator.prediction.model_group import ModelGroup
+from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.operations import StepWork
 from orchestrator.prediction.unsupported import unpredictable
 
@@ -20,13 +20,11 @@ _FEW, _MORE = 2, 4
 
 def step_works(trials: Sequence[TrialSpec], gpu: Gpu) -> list[StepWork | None]:
     """The kernels of a step of each trial, in order; None where they are not known."""
-    groups: dict[str, list[TrialSpec]] = {}
-    for spec in trials:
-        groups.setdefault(model_key(traceable(spec).spec), []).append(spec)
     by_id: dict[str, StepWork | None] = {}
+    shared = Shared()
     with quiet_libraries():
-        for group in groups.values():
-            by_depth = ByDepth.of(group, gpu)
+        for group in sharing_traces(trials):
+            by_depth = ByDepth.of(group, gpu, shared)
             for spec in group:
                 by_id[spec.trial_id] = None if by_depth is None else by_depth.step(spec)
     return [by_id[spec.trial_id] for spec in trials]
@@ -42,7 +40,7 @@ class ByDepth:
     """How many times the difference of the two is missing to the model's own depth."""
 
     @classmethod
-    def of(cls, trials: Sequence[TrialSpec], gpu: Gpu) -> ByDepth | None:
+    def of(cls, trials: Sequence[TrialSpec], gpu: Gpu, shared: Shared) -> ByDepth | None:
         """None if the trials cannot be traced, or have no single kind of step."""
         simpler = [traceable(spec).spec for spec in trials]
         spec = simpler[0]
@@ -54,9 +52,9 @@ class ByDepth:
             config = architecture_config(simpler[0].model)
             layers = int(getattr(config, "num_hidden_layers", 0) or 0)
             if layers <= _MORE:
-                whole = _group(simpler, layers, gpu)
+                whole = _group(simpler, layers, gpu, shared)
                 return cls(few=whole, more=whole, times=0.0)
-            few, more = _group(simpler, _FEW, gpu), _group(simpler, _MORE, gpu)
+            few, more = (_group(simpler, own, gpu, shared) for own in (_FEW, _MORE))
         except Exception:  # a model may refuse fewer layers, or any trace
             return None
         return cls(few=few, more=more, times=(layers - _MORE) / (_MORE - _FEW))
@@ -79,7 +77,7 @@ class ByDepth:
         return round(more.high + (more.high - few.high) * self.times)
 
 
-def _group(trials: Sequence[TrialSpec], layers: int, gpu: Gpu) -> ModelGroup:
+def _group(trials: Sequence[TrialSpec], layers: int, gpu: Gpu, shared: Shared) -> ModelGroup:
     from orchestrator.prediction.tracing.fake_step import FakeStep
 
     model = trials[0].model
@@ -88,4 +86,4 @@ def _group(trials: Sequence[TrialSpec], layers: int, gpu: Gpu) -> ModelGroup:
     step = FakeStep(spec, gpu)
     if step.batches.lengths is not None:
         raise ValueError("rows of unequal length have no single step")
-    return ModelGroup(list(trials), step, gpu)
+    return ModelGroup(trials, step, gpu, shared)

@@ -1,18 +1,27 @@
 """Predicts the memory of trials. Those that differ only in batch or optimizer share traces."""
 
+from __future__ import annotations
+
 import json
 import logging
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec, to_json
-from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.model_group import predictions
+from orchestrator.prediction.bounds import bounded, traceable
+from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
+from orchestrator.prediction.libraries import quick_imports
+from orchestrator.prediction.model_group import ModelGroup, Shared, unknown
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.step_work import UPDATE_ARGUMENTS
 from orchestrator.prediction.unsupported import unpredictable
+
+if TYPE_CHECKING:
+    from orchestrator.prediction.tracing.cuda_attention import Picks
 
 _BATCH_ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _UNTRACED_ARGUMENTS = (*UPDATE_ARGUMENTS, *_BATCH_ARGUMENTS, "tf32")
@@ -40,13 +49,70 @@ def predict_on(
 ) -> list[list[Prediction]]:
     """For each trial, in order, its predictions by the constants of each GPU."""
     by_id: dict[str, list[Prediction]] = {}
+    shared = Shared()
     watch(0, len(trials))
     with quiet_libraries():
         for group in sharing_traces(trials):
-            for own in predictions(group, gpus):
+            for own in predictions(group, gpus, shared):
                 by_id[own[0].trial_id] = own
                 watch(len(by_id), len(trials))
     return [by_id[trial.trial_id] for trial in trials]
+
+
+def predictions(
+    trials: Sequence[TrialSpec], gpus: Sequence[Gpu], shared: Shared
+) -> list[list[Prediction]]:
+    """For each trial, in order, its predictions by the constants of each GPU. The trials share
+    traces. A GPU whose attention would take the kernels of an earlier one has the predictions of
+    that one: the workspaces of its libraries differ by less than the intervals."""
+    predicted: list[list[Prediction]] = []
+    picks: Picks = set()
+    for gpu in gpus:
+        same = next((own for own in range(len(predicted)) if _equal(picks, gpus[own], gpu)), None)
+        if same is not None:
+            predicted.append(predicted[same])
+            continue
+        of_gpu, picks = _predictions(trials, gpu, shared)
+        predicted.append(of_gpu)
+    return [list(own) for own in zip(*predicted, strict=True)]
+
+
+def _equal(picks: Picks, gpu: Gpu, other: Gpu) -> bool:
+    """Whether every call of attention takes the same kernel on both."""
+    order = list(REPRESENTATIVES)
+    one, two = order.index(gpu.kernels), order.index(other.kernels)
+    return all(pick[one] == pick[two] for pick in picks)
+
+
+def _predictions(
+    trials: Sequence[TrialSpec], gpu: Gpu, shared: Shared
+) -> tuple[list[Prediction], Picks]:
+    """One for each trial, and the attention kernels that each GPU would pick. A trial that is not
+    traced has bounds, if it can be without some techniques."""
+    simpler = list(map(traceable, trials))
+    specs = [own.spec for own in simpler]
+    if unpredictable(specs[0]):
+        return [unknown(spec, unpredictable(spec)) for spec in trials], set()
+    found, picks = _traced(specs, gpu, shared)
+    predicted = []
+    for spec, own, prediction in zip(trials, simpler, found, strict=True):
+        answer = replace(prediction, trial_id=spec.trial_id, choices=spec.choices)
+        reason = unpredictable(spec)
+        predicted.append(bounded(answer, reason, own) if reason else answer)
+    return predicted, picks
+
+
+def _traced(specs: Sequence[TrialSpec], gpu: Gpu, shared: Shared) -> tuple[list[Prediction], Picks]:
+    with quick_imports():
+        from orchestrator.prediction.tracing.fake_ranks import fake_ranks
+        from orchestrator.prediction.tracing.fake_step import FakeStep
+    with fake_ranks(specs[0].world_size):
+        try:
+            step = FakeStep(specs[0], gpu)
+            group = ModelGroup(specs, step, gpu, shared)
+        except Exception as error:  # a model or a file of the user's may raise anything
+            return [unknown(spec, error) for spec in specs], set()
+        return list(map(group.prediction, specs)), step.picks
 
 
 @contextmanager
@@ -62,10 +128,11 @@ def quiet_libraries() -> Iterator[None]:
 
 
 def sharing_traces(trials: Iterable[TrialSpec]) -> list[list[TrialSpec]]:
-    """The trials in groups that share traces: each group has one model and one way to run it."""
+    """The trials in groups that share traces: each group has one model, and one way to run it if
+    techniques that are not traced are left out."""
     groups: dict[str, list[TrialSpec]] = {}
     for spec in trials:
-        groups.setdefault(model_key(spec), []).append(spec)
+        groups.setdefault(model_key(traceable(spec).spec), []).append(spec)
     return list(groups.values())
 
 

@@ -3,31 +3,16 @@
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from orchestrator.prediction.affine_stream import Allocation, Event, Stream
+from orchestrator.prediction.affine_stream import Allocation, Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FORMULAS
+from orchestrator.prediction.sized_stream import SizedStream, steps_of
 
 Lengths = tuple[int, ...]
 """Positions along each kind of sequence of a batch: of the inputs, of the targets ..."""
-
-
-@dataclass(frozen=True, slots=True)
-class SizedStream:
-    """A stream, and the bytes that each of its events takes: 0 for a free."""
-
-    events: tuple[Event, ...]
-    sizes: Sequence[int]
-
-    @classmethod
-    def of(cls, stream: Stream, gpu: Gpu) -> "SizedStream":
-        """A stream whose sizes are those of its trace."""
-        events = stream.events
-        sizes = [event.nbytes(gpu) if isinstance(event, Allocation) else 0 for event in events]
-        return cls(events, sizes)
 
 
 def traced_lengths(wanted: Sequence[Lengths]) -> list[Lengths]:
@@ -80,6 +65,7 @@ class LengthStreams:
         self._longest = np.max([*traces], axis=0)
         self._sized: dict[Lengths, SizedStream] = {}
         self._events = next(iter(traces.values())).events
+        self._steps = steps_of(self._events)
         self._is_polynomial = len({_kinds(own) for own in traces.values()}) == 1
         if not self._is_polynomial:
             return
@@ -112,7 +98,7 @@ class LengthStreams:
                 continue
             integers = itertools.islice(values, len(event.integers))
             sizes.append(FORMULAS[event.formula](self._gpu, *integers))
-        return SizedStream(self._events, sizes)
+        return SizedStream(self._steps, sizes)
 
 
 def _powers(lengths: Lengths, longest: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec
@@ -14,94 +14,50 @@ from orchestrator.prediction.affine_stream import (
     Stream,
     micro_batches_between,
 )
-from orchestrator.prediction.bounds import bounded, traceable
-from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
+from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.intervals import Replayed, predicted
 from orchestrator.prediction.length_streams import (
     Lengths,
     LengthStreams,
-    SizedStream,
     traced_lengths,
 )
-from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.margins import widened
 from orchestrator.prediction.operations import StepWork
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
-from orchestrator.prediction.step_work import step_of, update_key
-from orchestrator.prediction.unsupported import is_fsdp, unpredictable
+from orchestrator.prediction.sized_stream import SizedStream, SizedStreams
+from orchestrator.prediction.step_work import formats, repeated_share, step_of, update_key
+from orchestrator.prediction.unsupported import is_fsdp
 from orchestrator.units import memory
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.batches import BatchShapes, Shape
-    from orchestrator.prediction.tracing.cuda_attention import Picks
     from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
 
 _ORDERS = 3
 """Orders of an epoch's rows that are replayed: memory is fragmented in another way by each."""
 
 
-def predictions(trials: list[TrialSpec], gpus: Sequence[Gpu]) -> list[list[Prediction]]:
-    """For each trial, in order, its predictions by the constants of each GPU. The trials are of one
-    model. A GPU whose attention would take the kernels of an earlier one has the predictions of
-    that one: the workspaces of its libraries differ by less than the intervals."""
-    predicted: list[list[Prediction]] = []
-    picks: Picks = set()
-    for gpu in gpus:
-        same = next((own for own in range(len(predicted)) if _equal(picks, gpus[own], gpu)), None)
-        if same is not None:
-            predicted.append(predicted[same])
-            continue
-        of_gpu, picks = _predictions(trials, gpu)
-        predicted.append(of_gpu)
-    return [list(own) for own in zip(*predicted, strict=True)]
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """What is computed once for the trials of all models and GPUs."""
 
-
-def _equal(picks: Picks, gpu: Gpu, other: Gpu) -> bool:
-    """Whether every call of attention takes the same kernel on both."""
-    order = list(REPRESENTATIVES)
-    one, two = order.index(gpu.kernels), order.index(other.kernels)
-    return all(pick[one] == pick[two] for pick in picks)
-
-
-def _predictions(trials: list[TrialSpec], gpu: Gpu) -> tuple[list[Prediction], Picks]:
-    """One for each trial, and the attention kernels that each GPU would pick."""
-    if unpredictable(trials[0]):
-        return _bounded(trials, gpu)
-    with quick_imports():
-        from orchestrator.prediction.tracing.fake_ranks import fake_ranks
-        from orchestrator.prediction.tracing.fake_step import FakeStep
-    with fake_ranks(trials[0].world_size):
-        try:
-            step = FakeStep(trials[0], gpu)
-            group = ModelGroup(trials, step, gpu)
-        except Exception as error:  # a model or a file of the user's may raise anything
-            return [_unknown(spec, _first_line(error)) for spec in trials], set()
-        return list(map(group.prediction, trials)), step.picks
-
-
-def _bounded(trials: list[TrialSpec], gpu: Gpu) -> tuple[list[Prediction], Picks]:
-    """Why each trial is unknown, with bounds where it can be traced without some techniques."""
-    simpler = list(map(traceable, trials))
-    specs = {own.spec.trial_id: own.spec for own in simpler if not unpredictable(own.spec)}
-    traced, picks = _predictions(list(specs.values()), gpu) if specs else ([], set())
-    by_id = {own.trial_id: own for own in traced}
-    predicted = []
-    for spec, own in zip(trials, simpler, strict=True):
-        prediction = _unknown(spec, unpredictable(spec))
-        if found := by_id.get(own.spec.trial_id):
-            found = replace(found, trial_id=spec.trial_id, choices=spec.choices)
-            prediction = bounded(found, prediction.unknown, own)
-        predicted.append(prediction)
-    return predicted, picks
+    updates: dict[tuple[str, str], Updates] = field(default_factory=dict)
+    """Of each optimizer step, and of what it trains."""
+    replays: dict[tuple[object, ...], ReplayedPeaks] = field(default_factory=dict)
+    """By digest of the streams."""
 
 
 class ModelGroup:
     """Trials of one model. Micro-batches between the smallest and the largest are interpolated."""
 
-    def __init__(self, trials: list[TrialSpec], step: FakeStep, gpu: Gpu) -> None:
+    def __init__(
+        self, trials: Sequence[TrialSpec], step: FakeStep, gpu: Gpu, shared: Shared
+    ) -> None:
         self._step = step
         self._gpu = gpu
+        self._shared = shared
+        self._sized = SizedStreams(gpu)
         self._accumulates = any(trial.accumulation > 1 for trial in trials)
         sizes = sorted({trial.micro_batch for trial in trials})
         self._affine = [size for size in sizes if size > 1]
@@ -109,20 +65,25 @@ class ModelGroup:
         memory layout."""
         self._traces: dict[tuple[bool, tuple[tuple[int, ...], ...]], MicroBatches] = {}
         """Whether a batch is padded, and its shapes -> its streams."""
-        self._updates: dict[str, Updates] = {}
+        self._between: dict[int, MicroBatches | None] = {}
+        """Micro-batch -> its streams between those of the smallest and the largest."""
+        self._steps: dict[tuple[object, ...], StepWork] = {}
         self._predicted: dict[tuple[str, int, int], Prediction] = {}
         """Optimizer step, micro-batch and accumulation -> the prediction of all such trials."""
         self._evaluation: Stream | None = None
 
     def prediction(self, spec: TrialSpec) -> Prediction:
-        """That of the first trial with the same batch and optimizer step: nothing else differs."""
+        """The memory is that of the first trial with the same batch and optimizer step."""
         key = (update_key(spec), spec.micro_batch, spec.accumulation)
         if key not in self._predicted:
             try:
                 self._predicted[key] = self._prediction(spec)
             except Exception as error:
-                self._predicted[key] = _unknown(spec, _first_line(error))
-        return replace(self._predicted[key], trial_id=spec.trial_id, choices=spec.choices)
+                self._predicted[key] = unknown(spec, error)
+        found = replace(self._predicted[key], trial_id=spec.trial_id, choices=spec.choices)
+        if found.device is None or not self._knows_step(spec):
+            return found
+        return replace(found, step=self.step_work(spec))
 
     def _prediction(self, spec: TrialSpec) -> Prediction:
         """The figures of an epoch, and for rows of unequal length also what a trial measures."""
@@ -161,7 +122,7 @@ class ModelGroup:
             engine = zero.ZeroEngine.of(spec, self._step.model)
             notes = engine.host_note(spec, self._step.model)
             if reason := engine.unpredictable(self._step.model):
-                return replace(_unknown(spec, reason), notes=notes)
+                return replace(unknown(spec, reason), notes=notes)
             streams = zero.trial_streams(
                 self._step.model, engine, *micro_batches, spec.accumulation
             )
@@ -171,7 +132,6 @@ class ModelGroup:
         streams = replace(streams, evaluation=self._evaluation_of(spec))
         own, *others = self._replays(spec, streams)
         is_shared, has_engine = spec.world_size > 1, spec.settings.deepspeed is not None
-        knows_step = not (is_shared or has_engine) and self._step.batches.lengths is None
         replayed = Replayed(
             peaks=own,
             trial=others.pop() if others else None,
@@ -184,8 +144,7 @@ class ModelGroup:
             is_encoder_decoder=bool(self._step.model.config.is_encoder_decoder),
         )
         prediction = widened(predicted(spec, replayed, self._gpu), spec, kernels)
-        step = self.step_work(spec) if knows_step else None
-        return replace(prediction, notes=(*prediction.notes, *notes), step=step)
+        return replace(prediction, notes=(*prediction.notes, *notes))
 
     def _trainer_streams(
         self, spec: TrialSpec, micro_batches: MicroBatches
@@ -204,11 +163,18 @@ class ModelGroup:
         )
         return streams, updates.paged
 
+    def _knows_step(self, spec: TrialSpec) -> bool:
+        is_alone = spec.world_size == 1 and spec.settings.deepspeed is None
+        return is_alone and self._step.batches.lengths is None
+
     def step_work(self, spec: TrialSpec) -> StepWork:
         """The kernels of a step whose rows are equally long."""
-        batch = self._step.batches.worst(spec.micro_batch)
-        streams = self._micro_batches(batch, spec.micro_batch)
-        return step_of(spec, *streams, self._updates_of(spec).later, batch.tokens())
+        key = (update_key(spec), spec.micro_batch, spec.accumulation, repeated_share(spec))
+        if key not in self._steps:
+            batch = self._step.batches.worst(spec.micro_batch)
+            streams = self._micro_batches(batch, spec.micro_batch)
+            self._steps[key] = step_of(spec, *streams, self._updates_of(spec).later, batch.tokens())
+        return replace(self._steps[key], formats=formats(spec))
 
     def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
         """The peaks of a few equal steps. For rows of unequal length those of an epoch in its own
@@ -218,7 +184,10 @@ class ModelGroup:
         batches = self._step.batches
         # DeepSpeed's buckets are modelled for one batch, so the longest rows stand for all.
         if batches.lengths is None or spec.settings.deepspeed is not None:
-            return [replay(streams, self._gpu)]
+            key = streams.digest(self._sized)
+            if key not in self._shared.replays:
+                self._shared.replays[key] = replay(streams, self._sized)
+            return [self._shared.replays[key]]
         rows = (spec, batches.lengths, batches.collate)
         seeds = range(spec.measure.seed, spec.measure.seed + _ORDERS)
         orders = [*(row_order.epoch(*rows, seed) for seed in seeds), row_order.trial(*rows)]
@@ -227,7 +196,7 @@ class ModelGroup:
         for steps in orders:
             own = replace(streams, steps=[sized(step) for step in steps])
             # Both orders of segments of the epoch itself; the other orders of rows differ anyway.
-            replays.append(replay(own, self._gpu, upwards=not replays))
+            replays.append(replay(own, self._sized, upwards=not replays))
         return replays
 
     def _at_lengths(self, shapes: list[Shape]) -> Callable[[list[Shape]], list[SizedStream]]:
@@ -266,19 +235,22 @@ class ModelGroup:
         return self._evaluation
 
     def _updates_of(self, spec: TrialSpec) -> Updates:
-        key = update_key(spec)
-        if key not in self._updates:
-            self._updates[key] = self._step.updates(spec)
-        return self._updates[key]
+        key = (update_key(spec), self._step.trained)
+        if key not in self._shared.updates:
+            self._shared.updates[key] = self._step.updates(spec)
+        return self._shared.updates[key]
 
     def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
         """A micro-batch, interpolated between the smallest and the largest if it can be."""
         # For batches of unequal length, memory is not an affine function of the size.
         if self._step.batches.lengths is None and samples in self._affine[1:-1]:
-            low, high = self._affine[0], self._affine[-1]
-            smallest = self._traced(self._step.batches.worst(low), low)
-            largest = self._traced(self._step.batches.worst(high), high)
-            if interpolated := micro_batches_between(smallest, largest, samples):
+            if samples not in self._between:
+                low, high = (
+                    self._traced(self._step.batches.worst(end), end)
+                    for end in (self._affine[0], self._affine[-1])
+                )
+                self._between[samples] = micro_batches_between(low, high, samples)
+            if interpolated := self._between[samples]:
                 return interpolated
         return self._traced(batch, samples)
 
@@ -292,7 +264,9 @@ class ModelGroup:
         return self._traces[key]
 
 
-def _unknown(spec: TrialSpec, reason: str) -> Prediction:
+def unknown(spec: TrialSpec, error: Exception | str) -> Prediction:
+    """A prediction that says why nothing is known."""
+    reason = error if isinstance(error, str) else _first_line(error)
     return Prediction(trial_id=spec.trial_id, choices=spec.choices, unknown=reason)
 
 

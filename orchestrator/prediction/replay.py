@@ -5,14 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from orchestrator.prediction import caching_allocator
-from orchestrator.prediction.affine_stream import Allocation, Stream
+from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.caching_allocator import Block, CachingAllocator
-from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.length_streams import SizedStream
+from orchestrator.prediction.sized_stream import SizedStream, SizedStreams, Step
 
 _REPLAYED_MICRO_BATCHES = 3
 """Micro-batches of an accumulation: the second adds to gradients, later ones repeat it."""
-Held = tuple[Block | None, str]
+Held = tuple[Block, str]
 """A living allocation and its kind."""
 
 
@@ -36,6 +35,13 @@ class TrialStreams:
     reserved_elsewhere: int = 0
     """Bytes cached for another CUDA stream, which are not given to this one."""
 
+    def digest(self, sized: SizedStreams) -> tuple[object, ...]:
+        """Equal for trials with equal peaks, whose steps are equal."""
+        updates = (self.first_update, self.update)
+        parts = (self.model, self.first, self.later, *updates, self.evaluation)
+        digests = [part and sized(part).digest for part in parts]
+        return (*digests, self.accumulation, self.reserved_elsewhere)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReplayedPeaks:
@@ -55,48 +61,50 @@ class ReplayedPeaks:
     """Bytes of a step's largest kernel workspace and of all libraries' workspaces."""
 
 
-def replay(trial: TrialStreams, gpu: Gpu, *, upwards: bool = True) -> ReplayedPeaks:
+def replay(trial: TrialStreams, sized: SizedStreams, *, upwards: bool = True) -> ReplayedPeaks:
     """The peaks of a few steps, or of those given, after the model is built.
 
     The driver chooses the addresses of segments. With ``upwards`` a second order shows whether they
     matter.
     """
-    downwards = _Replay(gpu=gpu)
-    downwards.train(trial)
+    downwards = _Replay()
+    downwards.train(trial, sized)
     other = downwards
     if upwards:
-        other = _Replay(gpu=gpu, allocator=CachingAllocator(upwards=True))
-        other.train(trial)
-    allocations = _step_allocations(trial)
-    largest = max((own.nbytes(gpu) for own in allocations), default=0)
+        other = _Replay(CachingAllocator(upwards=True))
+        other.train(trial, sized)
+    allocations = _step_allocations(trial, sized)
+    largest = max((nbytes for _, nbytes in allocations), default=0)
     return ReplayedPeaks(
         allocated=downwards.allocator.peak_allocated,
-        reserved=downwards.allocator.peak_reserved + trial.reserved_elsewhere,
-        reserved_upwards=other.allocator.peak_reserved + trial.reserved_elsewhere,
+        reserved=downwards.allocator.reserved + trial.reserved_elsewhere,
+        reserved_upwards=other.allocator.reserved + trial.reserved_elsewhere,
         at_peak={kind: nbytes for kind, nbytes in downwards.at_peak.items() if nbytes},
         is_of_evaluation=downwards.is_of_evaluation,
         largest_block=caching_allocator.segment_bytes(caching_allocator.rounded(largest)),
-        kernel_workspaces=_kernel_workspaces(allocations, gpu),
+        kernel_workspaces=_kernel_workspaces(allocations),
     )
 
 
-def _step_allocations(trial: TrialStreams) -> list[Allocation]:
+def _step_allocations(trial: TrialStreams, sized: SizedStreams) -> list[tuple[Step, int]]:
     """The allocations of a step and of an evaluation, without those of the model."""
     streams = (trial.first, trial.later, trial.first_update, trial.update, trial.evaluation)
-    events = (event for stream in streams if stream is not None for event in stream.events)
-    return [event for event in events if isinstance(event, Allocation)]
+    allocations: list[tuple[Step, int]] = []
+    for own in (sized(stream) for stream in streams if stream is not None):
+        pairs = zip(own.steps, own.sizes, strict=True)
+        allocations += [pair for pair in pairs if pair[0][1]]
+    return allocations
 
 
-def _kernel_workspaces(allocations: Sequence[Allocation], gpu: Gpu) -> int:
+def _kernel_workspaces(allocations: Sequence[tuple[Step, int]]) -> int:
     """What depends on the kernels that a GPU picks: the largest workspace, and the libraries'."""
-    kernels = [own.nbytes(gpu) for own in allocations if own.kind == "kernel workspaces"]
-    libraries = {own.once: own.nbytes(gpu) for own in allocations if own.once}
+    kernels = [nbytes for (_, kind, *_), nbytes in allocations if kind == "kernel workspaces"]
+    libraries = {once: nbytes for (_, _, once, _), nbytes in allocations if once}
     return max(kernels, default=0) + sum(libraries.values())
 
 
 @dataclass(slots=True)
 class _Replay:
-    gpu: Gpu
     allocator: CachingAllocator = field(default_factory=CachingAllocator)
     taken_once: set[str] = field(default_factory=set)
     by_kind: Counter[str] = field(default_factory=Counter)
@@ -105,68 +113,84 @@ class _Replay:
     """Kind -> bytes at the peak so far."""
     is_of_evaluation: bool = False
 
-    def train(self, trial: TrialStreams) -> None:
-        self.run(self.sized(trial.model))
+    def train(self, trial: TrialStreams, sized: SizedStreams) -> None:
+        self.run(sized(trial.model))
         # As the memory tracker does when the model is built.
         self.allocator.peak_allocated = self.allocator.allocated
         self.at_peak = self.by_kind.copy()
-        update, later = self.sized(trial.first_update), self.sized(trial.update)
-        # Optimizer states exist from the second step on; a third shows what fragmentation adds.
-        for micro_batches in trial.steps or [self._equal_micro_batches(trial)] * 3:
+        if trial.steps:
+            self._steps(trial.steps, sized(trial.first_update), sized(trial.update))
+        else:
+            self._equal_steps(trial, sized)
+        peak_of_training = self.allocator.peak_allocated
+        if trial.evaluation is not None:
+            # The second batch finds what the allocator kept of the first.
+            for _ in range(2):
+                self.free(self.run(sized(trial.evaluation)))
+        self.is_of_evaluation = self.allocator.peak_allocated > peak_of_training
+
+    def _equal_steps(self, trial: TrialStreams, sized: SizedStreams) -> None:
+        """Optimizer states exist from the second step on; a third shows what fragmentation adds, if
+        the second left other free blocks than the first."""
+        micro_batches = _equal_micro_batches(trial, sized)
+        update = sized(trial.update)
+        self._steps([micro_batches], sized(trial.first_update), update)
+        left = self.allocator.free_blocks
+        self._steps([micro_batches], update, update)
+        if self.allocator.free_blocks != left:
+            self._steps([micro_batches], update, update)
+
+    def _steps(
+        self, steps: Sequence[Sequence[SizedStream]], update: SizedStream, later: SizedStream
+    ) -> None:
+        for micro_batches in steps:
             temporary = [held for own in micro_batches for held in self.run(own)]
             self.run(update)
             # ``zero_grad``, and the step's batches go out of scope.
             self.free(temporary)
             update = later
-        peak_of_training = self.allocator.peak_allocated
-        if trial.evaluation is not None:
-            # The second batch finds what the allocator kept of the first.
-            for _ in range(2):
-                self.free(self.run(self.sized(trial.evaluation)))
-        self.is_of_evaluation = self.allocator.peak_allocated > peak_of_training
-
-    def sized(self, stream: Stream) -> SizedStream:
-        return SizedStream.of(stream, self.gpu)
-
-    def _equal_micro_batches(self, trial: TrialStreams) -> list[SizedStream]:
-        """Those of a step, of which many are replaced by their inputs alone: an accumulation
-        fetches all its micro-batches before the first runs."""
-        inputs = (event for event in trial.first.events if isinstance(event, Allocation))
-        alone = Stream(events=tuple(own for own in inputs if own.kind == "inputs"))
-        micro_batches = [self.sized(trial.first)]
-        micro_batches += [self.sized(alone)] * (trial.accumulation - _REPLAYED_MICRO_BATCHES)
-        if trial.later is not None:
-            repeated = min(trial.accumulation, _REPLAYED_MICRO_BATCHES) - 1
-            micro_batches += [self.sized(trial.later)] * repeated
-        return micro_batches
 
     def run(self, stream: SizedStream) -> list[Held]:
         """Run a stream; returns what it leaves allocated, except what is kept for good."""
         living: dict[int, Held] = {}
-        for event, nbytes in zip(stream.events, stream.sizes, strict=True):
-            if not isinstance(event, Allocation):
-                # What the trial keeps for good has no number here.
-                if event.number in living:
-                    self.free([living.pop(event.number)])
-            elif not event.once:
-                living[event.number] = self._allocate(event, nbytes)
-            elif event.once not in self.taken_once:
-                self.taken_once.add(event.once)
-                self._allocate(event, nbytes)
+        allocator, by_kind, taken_once = self.allocator, self.by_kind, self.taken_once
+        peak, is_at_peak = allocator.peak_allocated, False
+        for (number, kind, once, cuda_stream), nbytes in zip(
+            stream.steps, stream.sizes, strict=True
+        ):
+            if nbytes > 0:
+                if once in taken_once:
+                    continue
+                block = allocator.allocate(nbytes, cuda_stream)
+                by_kind[kind] += block.size
+                if once:
+                    taken_once.add(once)
+                else:
+                    living[number] = (block, kind)
+                if allocator.allocated > peak:
+                    peak, is_at_peak = allocator.allocated, True
+            elif number in living:  # what the trial keeps for good has no number here
+                if is_at_peak:
+                    self.at_peak, is_at_peak = by_kind.copy(), False
+                self.free([living.pop(number)])
+        if is_at_peak:
+            self.at_peak = by_kind.copy()
         return list(living.values())
-
-    def _allocate(self, event: Allocation, nbytes: int) -> Held:
-        peak_before = self.allocator.peak_allocated
-        block = self.allocator.allocate(nbytes, event.cuda_stream)
-        if block is not None:
-            self.by_kind[event.kind] += block.size
-        if self.allocator.peak_allocated > peak_before:
-            self.at_peak = self.by_kind.copy()
-        return block, event.kind
 
     def free(self, held: Iterable[Held]) -> None:
         """Give allocations back."""
         for block, kind in held:
-            if block is not None:
-                self.by_kind[kind] -= block.size
-                self.allocator.free(block)
+            self.by_kind[kind] -= block.size
+            self.allocator.free(block)
+
+
+def _equal_micro_batches(trial: TrialStreams, sized: SizedStreams) -> list[SizedStream]:
+    """Those of a step, of which many are replaced by their inputs alone: an accumulation fetches
+    all its micro-batches before the first runs."""
+    first = sized(trial.first)
+    micro_batches = [first]
+    micro_batches += [first.inputs] * (trial.accumulation - _REPLAYED_MICRO_BATCHES)
+    if trial.later is not None:
+        repeated = min(trial.accumulation, _REPLAYED_MICRO_BATCHES) - 1
+        micro_batches += [sized(trial.later)] * repeated
+    return micro_batches

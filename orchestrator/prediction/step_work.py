@@ -15,22 +15,26 @@ def step_of(
 ) -> StepWork:
     """``first`` is a step's first micro-batch, and ``later`` any other one; both have ``tokens`` in
     a row."""
-    repeated = first.forward * _repeated_share(spec)
+    repeated = first.forward * repeated_share(spec)
     eager, compiled = first.work + update.work, first.compiled + repeated + update.work
     if later is not None:
         eager += later.work * (spec.accumulation - 1)
         compiled += (later.compiled + repeated) * (spec.accumulation - 1)
-    uses_tf32 = bool(spec.settings.training_arguments.get("tf32"))
     return StepWork(
         eager=eager,
         compiled=compiled,
         samples=spec.effective_batch,
         tokens=spec.effective_batch * tokens,
-        formats={"fp32": "tf32"} if uses_tf32 else {},
+        formats=formats(spec),
     )
 
 
-def _repeated_share(spec: TrialSpec) -> float:
+def formats(spec: TrialSpec) -> dict[str, str]:
+    """Number format of a trace -> the one that computes."""
+    return {"fp32": "tf32"} if spec.settings.training_arguments.get("tf32") else {}
+
+
+def repeated_share(spec: TrialSpec) -> float:
     """Share of the forward products that compiled code repeats to keep a budget of activations.
 
     The partition repeats what costs least for its bytes first. If the cost of the next byte rises

@@ -18,6 +18,7 @@ from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.depths import ByDepth
 from orchestrator.prediction.estimator import Watch, model_key, quiet_libraries, unwatched
 from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.model_group import Shared
 from orchestrator.prediction.operations import StepWork
 from orchestrator.prediction.step_time import StepTime, step_time
 from orchestrator.prediction.step_work import update_key
@@ -96,16 +97,17 @@ def forecast_space(
     own, *others = by_trace.values()
     chosen = [own, *sorted(others, key=len, reverse=True)[: MOST_TRACES - 1]]
     sets: list[SetForecast] = []
+    shared = Shared()
     with quiet_libraries():
         for number, distinct in enumerate(chosen):
             watch(number, len(chosen))
-            sets += _of_trace(list(distinct.values()), gpu)
+            sets += _of_trace(list(distinct.values()), gpu, shared)
         watch(len(chosen), len(chosen))
     return SpaceForecast(sets=sets, left_out=len(by_set) - len(sets))
 
 
-def _of_trace(sets: list[list[TrialSpec]], gpu: Gpu) -> Iterator[SetForecast]:
-    by_depth = ByDepth.of([*itertools.chain(*sets)], gpu)
+def _of_trace(sets: list[list[TrialSpec]], gpu: Gpu, shared: Shared) -> Iterator[SetForecast]:
+    by_depth = ByDepth.of([*itertools.chain(*sets)], gpu, shared)
     if by_depth is not None:
         yield from (SetForecast(specs=specs, by_depth=by_depth) for specs in sets)
 

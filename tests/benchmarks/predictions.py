@@ -23,9 +23,8 @@ from typing import Any
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.depths import step_works
-from orchestrator.prediction.estimator import model_key, predict, sharing_traces
+from orchestrator.prediction.estimator import predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, load_gpu
 from orchestrator.prediction.operations import StepWork
 from orchestrator.prediction.step_time import full_rate_seconds
@@ -69,7 +68,7 @@ def _named_trials(options: argparse.Namespace) -> Iterator[tuple[str, list[Trial
 def _predicted(trials: Sequence[TrialSpec], options: argparse.Namespace) -> list[dict[str, Any]]:
     models = sharing_traces(trials)
     if options.times:
-        models = _most_measured(trials, options.most)
+        models = sorted(models, key=len, reverse=True)[: options.most]
     chunks = []
     for begin in range(0, len(models), _MODELS_A_PROCESS):
         chunk: list[TrialSpec] = []
@@ -87,14 +86,6 @@ def _predicted(trials: Sequence[TrialSpec], options: argparse.Namespace) -> list
 
 def _rows_of(gpu: str, trials: Sequence[TrialSpec]) -> list[dict[str, Any]]:
     return [row(prediction) for prediction in predict(trials, load_gpu(gpu))]
-
-
-def _most_measured(trials: Sequence[TrialSpec], most: int) -> list[list[TrialSpec]]:
-    """The trials that share traces for their time: compiled ones share those of eager ones."""
-    by_trace: dict[str, list[TrialSpec]] = {}
-    for spec in trials:
-        by_trace.setdefault(model_key(traceable(spec).spec), []).append(spec)
-    return sorted(by_trace.values(), key=len, reverse=True)[:most]
 
 
 def _times_of(gpu: str, trials: Sequence[TrialSpec]) -> list[dict[str, Any]]:

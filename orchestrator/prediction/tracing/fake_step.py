@@ -88,6 +88,15 @@ class FakeStep:
             self.model.config.use_cache = self._arguments.use_cache
         self.model.train()
 
+    @functools.cached_property
+    def trained(self) -> str:
+        """Equal for models whose updates are equal: modules, parameters, and loop."""
+        parameters = [
+            (name, own.shape, own.dtype, own.requires_grad, type(own))
+            for name, own in self.model.named_parameters()
+        ]
+        return repr((self.model, parameters, _runs_trainer(self._spec), self._spec.world_size))
+
     @contextmanager
     def _traced(self) -> Iterator[None]:
         with warnings.catch_warnings(), movable_modules(), usual_masks():

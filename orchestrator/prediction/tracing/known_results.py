@@ -39,7 +39,7 @@ class _Made(NamedTuple):
         return FakeTensor(self.mode, empty, _CPU)
 
 
-Result = int | _Made | list[_Made | None] | None
+Result = int | _Made | tuple[_Made | None, ...] | list[_Made | None] | None
 """The argument at a position, a tensor or several; None: the operator runs each time."""
 
 
@@ -64,7 +64,8 @@ class KnownResults:
             return args[known]
         if isinstance(known, _Made):
             return known.again(args)
-        return tuple(None if own is None else own.again(args) for own in known)
+        made = (None if own is None else own.again(args) for own in known)
+        return list(made) if isinstance(known, list) else tuple(made)
 
 
 @functools.cache
@@ -94,8 +95,8 @@ def _describe(values: Iterable[Any], parts: list[Any]) -> bool:
 
 
 def _result(func: Any, args: tuple[Any, ...], output: Any) -> Result:
-    if isinstance(output, tuple):
-        made = [None if own is None else _made(own, args) for own in output]
+    if isinstance(output, (tuple, list)):
+        made = type(output)(None if own is None else _made(own, args) for own in output)
         is_whole = [own is None for own in made] == [own is None for own in output]
         return made if is_whole else None
     if func._schema.is_mutable:
@@ -115,7 +116,7 @@ def _made(output: Any, args: tuple[Any, ...]) -> _Made | None:
         output.shape,
         output.stride(),
         output.dtype,
-        output.storage_offset(),
+        int(output.storage_offset()),
         owners[0] if owners else None,
     )
     again = made.again(args)

@@ -62,6 +62,6 @@ def test_allocated_is_what_lives_and_freed_memory_is_whole(requests):
     for block in living:
         allocator.free(block)
     assert allocator.allocated == 0
-    free = [block for pool in allocator._free.values() for *_, block in pool]
-    assert sum(block.size for block in free) == allocator.reserved == allocator.peak_reserved
+    free = [block for pool in allocator.pools.values() for *_, block in pool.free]
+    assert sum(block.size for block in free) == allocator.reserved
     assert all(block.previous is None and block.next is None for block in free)

@@ -4,11 +4,12 @@ from types import SimpleNamespace
 from typing import Any
 
 from orchestrator.prediction import estimator
+from orchestrator.prediction.gpus import load_gpu
 from tests.benchmarks.grids import make_spec
 
 
 def test_predictions_are_counted_as_they_come(monkeypatch):
-    def traced(group: list[Any], gpus: list[Any]) -> list[list[Any]]:
+    def traced(group: list[Any], *_: Any) -> list[list[Any]]:
         return [[SimpleNamespace(trial_id=spec.trial_id)] for spec in group]
 
     monkeypatch.setattr(estimator, "predictions", traced)
@@ -18,3 +19,15 @@ def test_predictions_are_counted_as_they_come(monkeypatch):
     found = estimator.predict(trials, gpu, lambda *counts: seen.append(counts))
     assert [own.trial_id for own in found] == [spec.trial_id for spec in trials]
     assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
+
+
+def test_trials_of_one_memory_have_their_own_steps(tiny_spec):
+    choices: Any = {"precision": "tf32", "optimizer": "adamw_torch"}
+    techniques: Any = ({"precision": "fp32"}, {}, {"compile": "inductor"})
+    specs = [tiny_spec({**choices, **own}) for own in techniques]
+    plain, tf32, compiled = estimator.predict(specs, load_gpu("h200"))
+    assert plain.device is not None
+    assert (plain.device, compiled.device) == (tf32.device, None)
+    steps = [own.step for own in (plain, tf32, compiled) if own.step]
+    assert [own.formats for own in steps] == [{}, {"fp32": "tf32"}, {"fp32": "tf32"}]
+    assert [own.is_compiled for own in steps] == [False, False, True]

@@ -5,9 +5,11 @@ import dataclasses
 from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.replay import TrialStreams, replay
+from orchestrator.prediction.sized_stream import SizedStreams
 from orchestrator.units import MIB
 
 H200 = load_gpu("h200")
+SIZED = SizedStreams(H200)
 
 
 def _tensor(number: int, size: int, kind: str) -> Allocation:
@@ -32,7 +34,7 @@ def _trial(first: Stream, later: Stream | None = None, accumulation: int = 1) ->
 
 def test_replay_peak_is_of_a_step_with_optimizer_states():
     first = _stream(_tensor(1, 96 * MIB, "saved activations"), Free(number=1))
-    peaks = replay(_trial(first), H200)
+    peaks = replay(_trial(first), SIZED)
     assert peaks.allocated == 224 * MIB
     assert peaks.at_peak == {
         "weights": 64 * MIB,
@@ -43,7 +45,7 @@ def test_replay_peak_is_of_a_step_with_optimizer_states():
 
 def test_replay_accumulation_keeps_the_inputs_of_every_micro_batch():
     first = _stream(_tensor(1, 32 * MIB, "inputs"))
-    peaks = replay(_trial(first, later=first, accumulation=5), H200)
+    peaks = replay(_trial(first, later=first, accumulation=5), SIZED)
     assert peaks.at_peak["inputs"] == 5 * 32 * MIB
 
 
@@ -51,7 +53,7 @@ def test_replay_memory_taken_once_is_kept_and_not_taken_again():
     workspace = Allocation(
         number=1, formula="cublas", integers=(), kind="library workspaces", once="cublas forward"
     )
-    peaks = replay(_trial(_stream(workspace)), H200)
+    peaks = replay(_trial(_stream(workspace)), SIZED)
     assert peaks.at_peak["library workspaces"] == H200.cublas_workspace_bytes
 
 
@@ -59,8 +61,8 @@ def test_replay_evaluation_follows_the_training_and_finds_its_states():
     first = _stream(_tensor(1, 32 * MIB, "saved activations"), Free(number=1))
     logits = _stream(_tensor(1, 96 * MIB, "temporary buffers"))
     trial = dataclasses.replace(_trial(first), evaluation=logits)
-    peaks = replay(trial, H200)
+    peaks = replay(trial, SIZED)
     assert (peaks.allocated, peaks.is_of_evaluation) == (224 * MIB, True)
     assert peaks.at_peak["temporary buffers"] == 96 * MIB
     small = _stream(_tensor(1, 16 * MIB, "temporary buffers"))
-    assert not replay(dataclasses.replace(trial, evaluation=small), H200).is_of_evaluation
+    assert not replay(dataclasses.replace(trial, evaluation=small), SIZED).is_of_evaluation
