@@ -44,6 +44,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _of(config: SweepConfig, options: BatchSizeOptions) -> _BatchSizeVerb:
+    from orchestrator.planning.plan import world_size_of
     from orchestrator.planning.technique_sets import read_choice, technique_sets
 
     chosen = dict(read_choice(text, config) for text in options.choices)
@@ -53,6 +54,9 @@ def _of(config: SweepConfig, options: BatchSizeOptions) -> _BatchSizeVerb:
     configured = config.baseline.get("effective_batch")
     if effective_batch is None and isinstance(configured, int):
         effective_batch = configured
+    is_shared = any(world_size_of(one.choices, config) > 1 for one in sets)
+    if effective_batch is not None and is_shared:
+        raise ValueError("an effective batch of several GPUs is found by tune, which shares it out")
     return _BatchSizeVerb(config, options, sets, effective_batch)
 
 

@@ -107,6 +107,10 @@ def test_technique_that_cannot_be_set_is_refused(text, message, tmp_path):
         (["--tolerance", "all"], "must be a share below 1 such as 2% or 0.02, not all"),
         (["--time-budget", "soon"], "must be a time above zero"),
         (["--set", "precision=fp7"], 'precision: "fp7" is not known'),
+        (
+            ["--gpus", "2", "--set", "sharding=ddp", "--effective-batch", "8"],
+            "an effective batch of several GPUs is found by tune",
+        ),
         (["--resume", "--output", "nothing"], "nothing: no run to resume"),
     ],
 )
