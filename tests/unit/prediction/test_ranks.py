@@ -31,8 +31,8 @@ model:
 data: {{synthetic: {{sequence_length: 64}}}}
 resources: {{gpus_per_trial: {RANKS}}}
 baseline: {{precision: bf16}}
-axes: {sharding: [none, ddp, fsdp2_grad_op, fsdp2_full, zero1, zero3]}
-trials: [{sharding: fsdp2_full, accumulation: 2}, {sharding: zero1, accumulation: 2}]
+axes: {{sharding: [none, ddp, fsdp2_grad_op, fsdp2_full, zero1, zero3]}}
+trials: [{{sharding: fsdp2_full, accumulation: 2}}, {{sharding: zero1, accumulation: 2}}]
 """
 
 
