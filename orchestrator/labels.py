@@ -5,10 +5,11 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from jobs.spec import Choice, TrainingRecipe, TrialSpec
-from jobs.techniques import AXES
+from jobs.techniques import AXES, BATCH_AXES
 
 SEPARATOR = " · "
-BATCH_AXES = ("micro_batch", "accumulation", "effective_batch")
+BATCH_NAMES = (*BATCH_AXES, "effective_batch")
+"""Of a config, which may name the product of the two axes."""
 _ALWAYS_NAMED = ("precision", "optimizer")
 """Axes whose default value is named, too, if the axis varies."""
 
@@ -19,7 +20,7 @@ def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
     always named, because the user has to set it."""
     words = [batch_label(choices, axes)]
     for axis in axes:
-        if axis not in BATCH_AXES:
+        if axis not in BATCH_NAMES:
             words.append(_word(axis, choices.get(axis)))
     # Drop the empty words of axes at their default.
     return SEPARATOR.join(filter(None, words)) or "default"
@@ -35,13 +36,13 @@ def trial_label(spec: TrialSpec, axes: Sequence[str]) -> str:
     return SEPARATOR.join(words)
 
 
-def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = BATCH_AXES) -> str:
+def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = BATCH_NAMES) -> str:
     """``batch 64×2``: micro-batch × accumulation. Empty if no batch axis varies and nothing is
     accumulated."""
     micro_batch = choices.get("micro_batch")
     accumulation = choices.get("accumulation")
     accumulates = accumulation not in (None, 1)
-    if not accumulates and not set(BATCH_AXES).intersection(axes):
+    if not accumulates and not set(BATCH_NAMES).intersection(axes):
         return ""
     if micro_batch is None:
         return f"accumulation {accumulation}"

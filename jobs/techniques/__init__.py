@@ -12,9 +12,10 @@ sample_kind.py    which techniques change what one sample is
 
 import importlib
 
+from jobs.techniques.axes.batch_sizes import BATCH_AXES
 from jobs.techniques.variant import AXES, COLUMNS, INCOMPATIBLE, Axis, Family, Variant, merge
 
-__all__ = ["AXES", "COLUMNS", "INCOMPATIBLE", "Axis", "Family", "Variant", "merge"]
+__all__ = ["AXES", "BATCH_AXES", "COLUMNS", "INCOMPATIBLE", "Axis", "Family", "Variant", "merge"]
 
 _MODULES = """
 jobs.techniques.axes.batch_sizes jobs.techniques.axes.batching jobs.techniques.axes.precision

@@ -10,6 +10,7 @@ from typing import Any
 from jobs.flags import LOSS, Flag, FlagKind, flags_of, has_any
 from jobs.record import Outcome
 from jobs.spec import Choice, TrainingRecipe
+from jobs.techniques import BATCH_AXES
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.loss_parity.equivalence import SameLosses
 from orchestrator.analysis.loss_parity.loss_checks import NOT_CHECKED, LossCheck
@@ -22,8 +23,6 @@ MEMORY_COLUMNS = ("device_peak_bytes", "peak_allocated_bytes", "host_peak_reside
 _LOSS_MISMATCH = LOSS - {FlagKind.ACCUMULATION_SUSPECT}
 MISMATCH = _LOSS_MISMATCH | {FlagKind.GRADIENTS_DIFFER}
 """Flags of a row that trained something else than its reference."""
-BATCH_AXES = ("micro_batch", "accumulation")
-"""Their product is the effective batch of a GPU."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)

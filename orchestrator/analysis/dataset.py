@@ -11,6 +11,7 @@ from jobs.anatomy_record import Anatomy
 from jobs.flags import LOSS, flag_columns, flags_of
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrainingRecipe
+from jobs.techniques import BATCH_AXES
 from orchestrator.analysis.baseline import ranked_recipe
 from orchestrator.analysis.compile_break_even import break_even_steps
 from orchestrator.analysis.configuration import (
@@ -78,7 +79,7 @@ class Dataset:
 
     def pick_label(self, configuration: Configuration) -> str:
         """The name of a pick. It always includes the accumulation, even an accumulation of 1."""
-        batch = {name: configuration.row.get(name) for name in ("micro_batch", "accumulation")}
+        batch = {name: configuration.row.get(name) for name in BATCH_AXES}
         return label({**configuration.choices, **batch}, (*self.varying_axes, "accumulation"))
 
     def row_label(self, row: Row) -> str:

@@ -39,9 +39,10 @@ class CapCheck:
 
     @property
     def fails(self) -> bool:
-        """Whether the trial shows that it does not fit; a crash or a timeout shows nothing."""
-        decisive = (Outcome.OUT_OF_MEMORY, Outcome.OK)
-        return self.outcome in decisive and not self.fits
+        """Whether the trial shows that it does not fit; a crash, a timeout or a trial whose peak
+        was not read shows nothing."""
+        is_over = self.outcome is Outcome.OK and (self.memory_bytes or 0) > self.budget_bytes
+        return is_over or self.outcome is Outcome.OUT_OF_MEMORY
 
 
 def cap_checks(rows: Iterable[Row]) -> tuple[CapCheck, ...]:

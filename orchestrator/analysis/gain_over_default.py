@@ -3,7 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from orchestrator.analysis.configuration import BATCH_AXES, Configuration
+from jobs.techniques import BATCH_AXES
+from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.recommendation.offers import Offer, as_measured, candidates
 from orchestrator.analysis.repeatability import difference_error

@@ -5,8 +5,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.spec import Choice
+from jobs.techniques import BATCH_AXES
 from jobs.techniques.sample_kind import same_workload
-from orchestrator.analysis.configuration import BATCH_AXES, Configuration, choice_order
+from orchestrator.analysis.configuration import Configuration, choice_order
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.repeatability import NEARLY
 

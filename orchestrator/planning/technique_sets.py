@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from jobs.record import TrialRecord
 from jobs.spec import Choice, MeasureSpec, TrialSpec
 from jobs.techniques import AXES
-from orchestrator.labels import BATCH_AXES, label
+from orchestrator.labels import BATCH_NAMES, label
 from orchestrator.planning.axes import (
     ACCUMULATION,
     MICRO_BATCH,
@@ -56,7 +56,7 @@ def technique_sets(
     sets = _distinct(_candidates(config, over, every=every), over)
     # Each axis that tells one set from another, or that the caller has set, is in the label.
     varying = dict.fromkeys((*config.axes_in_play, *over))
-    axes = [axis for axis in varying if axis not in BATCH_AXES]
+    axes = [axis for axis in varying if axis not in BATCH_NAMES]
     return tuple(TechniqueSet(label=label(choices, axes), choices=choices) for choices in sets)
 
 
@@ -64,7 +64,7 @@ def read_choice(text: str, config: SweepConfig) -> tuple[str, Choice]:
     """``precision=bf16`` as ("precision", "bf16"). Raises ValueError for a value that no technique
     axis has, and for an axis that the file's own training arguments decide."""
     axis, _, value = text.partition("=")
-    axes = [name for name in AXES if name not in BATCH_AXES]
+    axes = [name for name in AXES if name not in BATCH_NAMES]
     if axis not in axes:
         raise ValueError(f'"{axis}" is not a technique axis; {advice(axis, axes)}')
     if AXES[axis].takes_integers and value.isdecimal() and int(value) > 0:
@@ -94,7 +94,7 @@ def _distinct(candidates: Iterable[Choices], over: Choices) -> list[Choices]:
     distinct: dict[tuple[tuple[str, type, Choice], ...], Choices] = {}
     for choices in candidates:
         merged = {**choices, **over}
-        techniques = {axis: value for axis, value in merged.items() if axis not in BATCH_AXES}
+        techniques = {axis: value for axis, value in merged.items() if axis not in BATCH_NAMES}
         # By type, too: to Python the choices 1, 1.0 and True are equal.
         identity = tuple((axis, type(value), value) for axis, value in sorted(techniques.items()))
         distinct.setdefault(identity, techniques)

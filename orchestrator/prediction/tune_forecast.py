@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from jobs.spec import TrialSpec
+from jobs.techniques import BATCH_AXES
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.depths import ByDepth
 from orchestrator.prediction.estimator import Watch, model_key, quiet_libraries, unwatched
@@ -27,7 +28,6 @@ MOST_TRACES = 10
 """Ways to run a model that are traced; each takes a second or two."""
 _TIMED_SIZES = 3
 """The largest micro-batches that fit, of which the fastest is taken."""
-_BATCH = ("micro_batch", "accumulation")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -113,7 +113,7 @@ def _of_trace(sets: list[list[TrialSpec]], gpu: Gpu, shared: Shared) -> Iterator
 
 
 def _techniques(spec: TrialSpec) -> str:
-    return json.dumps({axis: own for axis, own in spec.choices.items() if axis not in _BATCH})
+    return json.dumps({axis: own for axis, own in spec.choices.items() if axis not in BATCH_AXES})
 
 
 def _forecast_key(spec: TrialSpec) -> str:

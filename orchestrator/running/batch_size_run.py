@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from jobs.spec import TrialSpec
+from jobs.techniques import BATCH_AXES
 from orchestrator.analysis.batch_size import BatchSizeResult
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import TechniqueSet
@@ -101,7 +102,7 @@ def _measurement(
         headline=f"now on {slots_in_words(cluster)}",
         search=RoundRobin(searches),
         is_wanted=lambda spec: any(search.knows(spec) for search in searches),
-        axes=["micro_batch", "accumulation", *differing],
+        axes=[*BATCH_AXES, *differing],
         needs=next((spec.needs for spec in smallest), None),
         to_build_for=smallest,
         spent_seconds=spent_seconds,

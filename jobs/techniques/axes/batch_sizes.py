@@ -5,6 +5,9 @@
 
 from jobs.techniques.variant import Axis, Variant, add
 
+BATCH_AXES = ("micro_batch", "accumulation")
+"""Their product is the effective batch of a GPU."""
+
 add(
     Axis(
         name="micro_batch",

@@ -25,6 +25,9 @@ class Change:
     """In the later run. For a loss mismatch: new mean loss divided by the old one."""
     ratio: float | None = None
     """After divided by before."""
+    all_rows: float | None = None
+    """The ratio of the speeds of all rows that are limited by the same, in the median; None if it
+    is no part of the decision. A row is called slower or faster than these."""
     margin: float | None = None
     """The largest relative change that chance can explain."""
     outcome: Outcome | None = None
@@ -70,7 +73,7 @@ SetupPart = Literal["environment", "model", "data", "training_arguments", "measu
 compared. The host limits the speed of rows that are not GPU-bound."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class SetupDifference:
     """One setting that differs between two runs."""
 

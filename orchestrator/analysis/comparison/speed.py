@@ -33,6 +33,8 @@ class Deviation:
     pair: Pair
     log_ratio: float
     """In the logarithm, a doubling is as far from 0 as a halving."""
+    shared: float
+    """The logarithm of the ratio that was taken away."""
     error: SpeedError
 
     def margin(self, risk: float) -> float:
@@ -59,7 +61,7 @@ def deviations(pairs: Sequence[Pair]) -> list[Deviation]:
             replace(error, standard_error=math.hypot(error.standard_error, own)) for error in errors
         ]
     return [
-        Deviation(pair, log_speed_ratio(pair) - shared, error)
+        Deviation(pair, log_speed_ratio(pair) - shared, shared, error)
         for pair, error in zip(pairs, errors, strict=True)
     ]
 
@@ -91,6 +93,7 @@ def single_changes(before: Dataset, tested: Sequence[Deviation]) -> Iterator[Cha
             before=old_speed,
             after=new_speed,
             ratio=new_speed / old_speed,
+            all_rows=math.exp(each.shared) if each.shared else None,
             margin=math.expm1(each.margin(risk)),
         )
 

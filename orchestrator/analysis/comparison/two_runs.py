@@ -89,31 +89,41 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
 
 
 def differences(before: Dataset, after: Dataset) -> Iterator[SetupDifference]:
-    """The settings that differ. A setting that a run does not have is the same as an empty one."""
+    """The settings that differ. A setting that a run does not have is the same as an empty one, and
+    a machine that no trial reported is the same as the other run's."""
     for part in get_args(SetupPart):
         earlier, later = _settings(before, part), _settings(after, part)
+        if part == "environment" and not (earlier and later):
+            continue
         for name in sorted(earlier.keys() | later.keys()):
             if (earlier.get(name) or None) != (later.get(name) or None):
-                yield SetupDifference(
-                    part=part,
-                    name=name,
-                    before=str(earlier.get(name, "–")),
-                    after=str(later.get(name, "–")),
-                )
+                texts = (_text(part, own.get(name, "–")) for own in (earlier, later))
+                yield SetupDifference(part, name, *texts)
+
+
+def _text(part: SetupPart, value: Any) -> str:
+    # Without a number of steps, a run trains for a whole epoch.
+    nothing = "epoch" if part == "measure" else "–"
+    return nothing if value is None else str(value)
 
 
 def _settings(run: Dataset, part: SetupPart) -> Mapping[str, Any]:
     config = run.run.config
-    rows = [] if run.main is None else [each.row for each in run.main.configurations]
+    # If no trial ended ok, those that failed say where they ran.
+    rows = run.rows if run.main is None else [each.row for each in run.main.configurations]
     match part:
         case "environment":
-            return {} if run.main is None else run.main.environment
+            ids = Counter(row["environment_id"] for row in rows if row["environment_id"])
+            usual_id, _ = next(iter(ids.most_common(1)), ("", 0))
+            return run.table.environments.get(usual_id, {})
         case "measure":
             # The seed, and the steps over which the learning rate decays.
             measure = dict(config.get("measure", {}))
-            if not any(row["gpu_model"] for row in rows):
+            machine = _settings(run, "environment")
+            if machine and not machine.get("gpu_model"):
                 measure |= config.get("cpu_fallback", {})
-            return {name: measure.get(name) for name in ("seed", "steps", "warmup_steps")}
+            names = ("seed", "steps", "warmup_steps")
+            return {name: measure[name] for name in names if name in measure}
         case "host":
             return _host(rows)
         case _:

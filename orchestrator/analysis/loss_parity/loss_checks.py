@@ -12,7 +12,7 @@ from operator import itemgetter
 from jobs.flags import Flag, FlagKind
 from jobs.loss_scaling import scaling_flag
 from jobs.record import Outcome
-from jobs.techniques import AXES
+from jobs.techniques import AXES, BATCH_AXES
 from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.loss_parity.windows import (
@@ -27,7 +27,6 @@ from orchestrator.storage.tables.rows import Row, recipe_of
 
 OTHER_BATCH = 0.5
 """Further relative difference with other samples in each step, by another batch; a round figure."""
-_BATCH_AXES = ("micro_batch", "accumulation")
 _SAME_DRAWS = ("activations", "allocator", "dataloader")
 """Axes that change no random number and no order of computation."""
 
@@ -90,7 +89,7 @@ class LossChecker:
         changed = [
             axis
             for axis, column in self._axes.items()
-            if axis in AXES and axis not in _BATCH_AXES and row[column] != AXES[axis].default
+            if axis in AXES and axis not in BATCH_AXES and row[column] != AXES[axis].default
         ]
         return row["accumulation"], len(changed)
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from operator import attrgetter
 
 from jobs.spec import PLAIN, Choice, TrainingRecipe
+from jobs.techniques import BATCH_AXES
 from jobs.techniques.sample_kind import without_length
-from orchestrator.analysis.configuration import BATCH_AXES, Configuration
+from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.follow_up_results import CapCheck, decisive_check
 from orchestrator.analysis.grouping import grouped
 

@@ -36,7 +36,7 @@ def not_ranked(
 
     def reason(configuration: Configuration) -> Reason | None:
         # What a ranked offer rests on counts, a row with a wrong loss scale, too.
-        if id(configuration) in ranked:
+        if configuration in ranked:
             return None
         offer = as_measured(configuration)
         if not constraints.allow_recipe(configuration.training_recipe, rankings.recipe):
@@ -46,15 +46,15 @@ def not_ranked(
             return Reason.WRONG_LOSSES
         if constraints.score(offer) == -math.inf:
             return Reason.NO_FIGURE
-        return Reason.MEMORY if id(configuration) in serving else Reason.OTHER_BATCH
+        return Reason.MEMORY if configuration in serving else Reason.OTHER_BATCH
 
     reasons = grouped(rankings.configurations, reason)
     return {kind: reasons[kind] for kind in Reason if kind in reasons}
 
 
-def _used(offers: list[Offer]) -> set[int]:
-    """The configurations behind offers. They have no equality, so each is known by its identity."""
-    return {id(own) for offer in offers for own in (offer.measured, offer.evidence)}
+def _used(offers: list[Offer]) -> set[Configuration | None]:
+    """The configurations behind offers."""
+    return {own for offer in offers for own in (offer.measured, offer.evidence)}
 
 
 def best_of_other_samples(rankings: Rankings, constraints: Constraints) -> tuple[Offer, ...]:

@@ -99,9 +99,9 @@ class Ranking:
         # Interleaved rounds on one GPU show smaller differences than separate trials do.
         if not fitting or fitting[0].is_inferred or not self.comparisons:
             return fitting
-        measured = {id(each.configuration): each for each in fitting if not each.is_inferred}
-        configurations = [candidate.configuration for candidate in measured.values()]
-        winner = measured[id(fastest_of(configurations, self.comparisons))]
+        measured = [each for each in fitting if not each.is_inferred]
+        fastest = fastest_of([each.configuration for each in measured], self.comparisons)
+        winner = next(each for each in measured if each.configuration is fastest)
         return [winner, *(candidate for candidate in fitting if candidate is not winner)]
 
     def pick(self, memory_bytes: float | None = None) -> Offer | None:
@@ -111,10 +111,9 @@ class Ranking:
     def trains_wrongly(self, memory_bytes: float | None = None) -> list[Offer]:
         """The candidates that fit but have wrong losses, the best first. A row is not listed if its
         memory and speed serve a candidate that trains correctly."""
-        # Configurations have no equality, so each is known by its identity.
-        evidence = {id(ranked.candidate.evidence) for ranked in self.ordered}
+        evidence = {ranked.candidate.evidence for ranked in self.ordered}
         wrong = _fitting(self.wrong, memory_bytes)
-        return [each for each in wrong if id(each.configuration) not in evidence]
+        return [each for each in wrong if each.configuration not in evidence]
 
     def decision_steps(self) -> tuple[Ranked, ...]:
         """What ``pick`` returns at every budget, smallest first; it changes at a few budgets only.

@@ -11,7 +11,7 @@ from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques import AXES, Variant
 from jobs.techniques.sample_kind import same_workload
 from jobs.techniques.written_form import read, written
-from orchestrator.labels import BATCH_AXES
+from orchestrator.labels import BATCH_NAMES
 from orchestrator.planning.base_arguments import CUSTOM
 from orchestrator.planning.plan import trial_spec
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
@@ -53,7 +53,7 @@ def listed_values(
     config: SweepConfig, *, recipe: Recipe, has_gpu: bool, is_missing: IsMissing
 ) -> Values:
     """The values that go with the user's model, data and arguments, each looked at by itself."""
-    axes = [name for name in AXES if name not in BATCH_AXES]
+    axes = [name for name in AXES if name not in BATCH_NAMES]
     tried: dict[str, tuple[Choice, ...]] = {}
     not_tried: dict[str, dict[str, str]] = {}
     for name in axes:

@@ -13,7 +13,7 @@ from orchestrator.analysis.follow_up_results import CapCheck
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
-from orchestrator.labels import label
+from orchestrator.labels import BATCH_NAMES, label
 from orchestrator.reporting.configurations import losses, memory_meaning, recipe_name
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.html.decisions import decisions, is_asked, offered_batches, short
@@ -33,7 +33,6 @@ MAX_SIGNS = 12
 """Numbers that have a colour each; more are coloured in bands."""
 MAX_LINES = 7
 """Lines for the fastest sets of techniques; with the baseline's there are as many as colours."""
-_BATCH_AXES = ("micro_batch", "accumulation", "effective_batch")
 Shown = Mapping[str, Sequence[Configuration]]
 """Environment's id -> its configurations that a page shows."""
 MEASURES = {
@@ -241,7 +240,7 @@ def batch_lines(
     """Throughput by two micro-batches or more: name, rows, and which view: ``single`` lines differ
     from the baseline in one technique at most; ``best`` ones are the fastest sets and the
     baseline's."""
-    axes = [axis for axis in dataset.varying_axes if axis not in _BATCH_AXES]
+    axes = [axis for axis in dataset.varying_axes if axis not in BATCH_NAMES]
     lines: list[dict[str, Any]] = []
     for techniques, points in _fastest_by_size(results, index_of).items():
         if len(points) > 1:
@@ -271,6 +270,6 @@ def _fastest_by_size(
     shown = [own for own in results.configurations if own.trial_ids[0] in index_of]
     for own in sorted(shown, key=attrgetter("samples_per_second"), reverse=True):
         choices = own.choices.items()
-        techniques = tuple((axis, value) for axis, value in choices if axis not in _BATCH_AXES)
+        techniques = tuple((axis, value) for axis, value in choices if axis not in BATCH_NAMES)
         sets.setdefault(techniques, {}).setdefault(own.micro_batch, own)
     return sets

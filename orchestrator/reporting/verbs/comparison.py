@@ -117,6 +117,8 @@ def _figures(changed: Change) -> str:
         figures = [f"{number(value)} samples/s" for value in (changed.before, changed.after)]
     # From doubling on a factor says more than a percentage.
     ratio = change(changed.ratio) if changed.ratio >= 2 else _signed(changed.ratio)
+    if changed.all_rows is not None:
+        ratio = f"{ratio}, all such rows {_signed(changed.all_rows)}"
     if changed.margin is not None:
         ratio = f"{ratio}, equal runs differ by up to ±{_percent(changed.margin)}"
     return f"{' → '.join(figures)} ({ratio})"

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 from jobs.spec import Choice
-from jobs.techniques import AXES
-from orchestrator.analysis.configuration import BATCH_AXES, Configuration
+from jobs.techniques import AXES, BATCH_AXES
+from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.recommendation import Offer
 from orchestrator.analysis.repeatability import difference_error

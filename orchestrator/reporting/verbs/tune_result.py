@@ -11,6 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from jobs.flags import SHARED
+from jobs.techniques import BATCH_AXES
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Constraints, Offer
 from orchestrator.analysis.recommendation.offers import as_measured
@@ -231,7 +232,7 @@ def candidate_of(dataset: Dataset, result: TuneResult) -> Offer | None:
     environment = dataset.environment_of(result.environment_id)
     if result.best is None or environment is None:
         return None
-    best = attrgetter("micro_batch", "accumulation")(result.best)
+    best = attrgetter(*BATCH_AXES)(result.best)
     for own in environment.rankings.serving(result.effective_batch):
         is_batch = (own.micro_batch, own.accumulation) == best
         if is_batch and own.measured.trial_ids[0] == result.best.trial_id:

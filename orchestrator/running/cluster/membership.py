@@ -84,7 +84,7 @@ class Slots:
 
 
 class Membership(StatelessPickle, tune.Callback, tune.Stopper):
-    """Looks at the cluster every few seconds, and takes the reports about unhealthy GPUs. A node
+    """Looks at the cluster every second, and takes the reports about unhealthy GPUs. A node
     that joins is used for trials of its GPU model, for which it or its actor is asked."""
 
     def __init__(

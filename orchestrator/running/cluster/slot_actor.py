@@ -60,6 +60,6 @@ class SlotTrainable(tune.Trainable):
 
 
 def _located(gpu: UnhealthyGpu) -> UnhealthyGpu:
-    numbers = ",".join(str(number) for number in ray.get_gpu_ids())
+    numbers = ",".join(map(str, ray.get_gpu_ids())) or "without a number"
     name = f"GPU {numbers} of {environment.node()}"
     return dataclasses.replace(gpu, gpu=name, node_id=ray.get_runtime_context().get_node_id())

@@ -11,8 +11,8 @@ from jobs.spec import TrialSpec
 
 
 class Observer:
-    """Terminal progress, ``log.jsonl``, Prometheus metrics and experiment loggers. Each overrides
-    the methods that it needs. None may raise, because a log on a full disk would end the sweep."""
+    """What is told what happens. A subclass overrides the methods that it needs, none of which may
+    raise, because a log on a full disk would end the sweep."""
 
     def started(self, spec: TrialSpec) -> None:
         """A slot has begun a trial. A trial that lost its slot is begun again."""

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from jobs.spec import Choice, TrainingRecipe, TrialSpec
+from jobs.techniques import BATCH_AXES
 
 OPTIMIZER = "optimizer"
 NO_DEVICE_MEMORY = frozenset({"dataloader", "loop"})
 """Axes that change how a step is fed and driven, not what the GPU keeps."""
-_BATCH_AXES = ("micro_batch", "accumulation")
 _NO_OPTIMIZER = frozenset({"activations", "precision"})
 """Axes that change neither an optimizer's states nor its step, within one training recipe."""
 
@@ -131,4 +131,4 @@ def _without(techniques: Techniques, axes: Collection[str]) -> Techniques:
 def _techniques(choices: Mapping[str, Choice]) -> Techniques:
     """The values of all axes except those of the batch."""
     techniques = ((axis, type(value).__name__, value) for axis, value in sorted(choices.items()))
-    return _without(tuple(techniques), _BATCH_AXES)
+    return _without(tuple(techniques), BATCH_AXES)

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from jobs.record import ArrowType, Column, TrialRecord
 from jobs.spec import Choice
-from jobs.techniques import AXES
+from jobs.techniques import AXES, BATCH_AXES
 from jobs.trackers import TRACKERS
 from jobs.trial import effective_config, trial_columns
 
@@ -141,7 +141,7 @@ def axis_columns(
     for axis, choices in values.items():
         name = f"argument_{axis}" if axis in taken else axis
         doc = AXES[axis].doc if axis in AXES else f"TrainingArguments.{axis}"
-        is_batch = axis in ("micro_batch", "accumulation")
+        is_batch = axis in BATCH_AXES
         columns[axis] = base[axis] if is_batch else Column(name, _type_of(axis, choices), doc)
     return columns
 

@@ -8,12 +8,10 @@ from typing import Any
 
 from jobs.record import Column, TrialRecord
 from jobs.spec import Purpose, TrainingRecipe, to_json
-from jobs.techniques import AXES
+from jobs.techniques import AXES, BATCH_AXES
 
 Row = Mapping[str, Any]
 """One row of the trials table."""
-
-_BATCH_AXES = ("micro_batch", "accumulation")
 
 
 def row_of(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
@@ -122,7 +120,7 @@ def _axis_values(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, A
     # than a technique's axis ran the default.
     values: dict[str, Any] = {}
     for axis, column in axes.items():
-        if axis in _BATCH_AXES:
+        if axis in BATCH_AXES:
             continue
         default = AXES[axis].default if axis in AXES else None
         value = record.spec.choices.get(axis, default)

@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from jobs.anatomy_record import Anatomy
 from jobs.flags import unknown_kinds
 from jobs.record import SCHEMA_VERSION, Column, Outcome
+from orchestrator.labels import BATCH_NAMES
 from orchestrator.storage.layout import ANATOMY, STEPS
 from orchestrator.storage.regular_file import open_regular
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
@@ -30,7 +31,6 @@ from orchestrator.units import listed
 
 _MAY_BE_NULL = ("reason", "rule", "phase", "accumulation", "started_at")
 """Columns of ``BASE`` in which a row may have no value."""
-_BATCH = ("micro_batch", "accumulation", "effective_batch")
 _OUTCOMES = frozenset(outcome.value for outcome in Outcome)
 
 
@@ -97,7 +97,7 @@ def _check_values(path: Path, rows: Sequence[Mapping[str, Any]]) -> None:
 def _fault_of(row: Mapping[str, Any]) -> str:
     """What is wrong with a row whose values are of their types; empty if nothing is."""
     # An accumulation that is no whole number is null.
-    if not all(row[name] is None or 0 < row[name] < 2**62 for name in _BATCH):
+    if not all(row[name] is None or 0 < row[name] < 2**62 for name in BATCH_NAMES):
         return "a batch is not above zero, or is beyond 62 bits"
     if len(row.get("flags") or ()) != len(row.get("flag_values") or ()):
         return "a row has not as many flag_values as flags"

@@ -111,7 +111,8 @@ def test_decisive_check_follows_from_other_budgets():
     assert decisive_check(checks, ("other",), 20) is None
 
 
-def test_cap_check_that_takes_more_than_its_budget_fails():
-    (check,) = cap_checks([check_row(20, Outcome.OK, 21)])
-    assert check.fails
+@pytest.mark.parametrize(("peak", "fails"), [(21, True), (None, False)])
+def test_cap_check_that_takes_more_than_its_budget_fails(peak, fails):
+    (check,) = cap_checks([check_row(20, Outcome.OK, peak)])
+    assert check.fails is fails
     assert not check.fits

@@ -92,6 +92,22 @@ def test_compare_refuses_different_hardware_unless_asked(environment, config, tm
     assert compare.main([*runs, "--different-hardware"]) == 0
 
 
+@pytest.mark.parametrize("environment", [H200, {}], ids=["reported", "no trial reported it"])
+def test_compare_run_in_which_every_trial_failed_is_worse_not_other_hardware(
+    environment, tmp_path, capsys
+):
+    failed = [
+        replace(record, outcome=Outcome.FAILED, environment=environment, measurements={}, steps={})
+        for record in steady()
+    ]
+    config = {"measure": {"seed": 1, "steps": 10}, "cpu_fallback": {"steps": 3}}
+    runs = written(tmp_path, steady(), failed, config=config)
+    assert compare.main([*runs, "--fail-over", "3%"]) == compare.EXIT_WORSE
+    printed = capsys.readouterr().out
+    assert printed.count("regressed: ") == 3
+    assert "differs: measure" not in printed
+
+
 def test_compare_prints_markdown(tmp_path, capsys):
     assert compare.main([*written(tmp_path, steady(), steady(0.9)), "--markdown"]) == 0
     assert capsys.readouterr().out.startswith("### synthetic (NVIDIA H200) → synthetic")

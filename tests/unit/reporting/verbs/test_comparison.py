@@ -51,6 +51,25 @@ def test_render_names_every_kind_of_change(changed):
     assert_golden("comparison.txt", render(*changed, comparison))
 
 
+def test_render_row_slower_than_all_others_says_what_all_others_did(tmp_path):
+    plain = [make_record(micro_batch=2**n, speed=0.1) for n in range(6)]
+    faster = [steady(own, samples_per_second=1.015 if n else 1.001) for n, own in enumerate(plain)]
+    runs = two_runs(tmp_path, [steady(own) for own in plain], faster)
+    assert "samples/s (+0.1 %, all such rows +1.5 %, equal" in render(*runs, compare(*runs))
+
+
+def test_render_setting_that_a_run_lacks_is_a_dash_and_no_number_of_steps_an_epoch(tmp_path):
+    configs = [{"measure": {"steps": None}, "model": {"revision": None}}]
+    configs.append({"measure": {"steps": 10}, "model": {"revision": "main"}})
+    runs = [
+        load_dataset(write_run(tmp_path / str(n), [make_record()], config=config))
+        for n, config in enumerate(configs)
+    ]
+    text = render(*runs, compare(*runs))
+    assert "differs: measure steps: epoch -> 10" in text
+    assert "differs: model revision: – -> main" in text
+
+
 def test_render_says_that_losses_changed(tmp_path):
     records = [
         with_losses(make_record(), losses)
