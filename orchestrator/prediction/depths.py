@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.bounds import traceable
-from orchestrator.prediction.estimator import quiet_libraries, sharing_traces
+from orchestrator.prediction.estimator import predict, quiet_libraries, sharing_traces
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.operations import StepWork
+from orchestrator.prediction.prediction import Figure, Prediction
 from orchestrator.prediction.unsupported import unpredictable
 
 _FEW, _MORE = 2, 4
@@ -30,6 +31,16 @@ def step_works(trials: Sequence[TrialSpec], gpu: Gpu) -> list[StepWork | None]:
     return [by_id[spec.trial_id] for spec in trials]
 
 
+def quick_predictions(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
+    """Memory of trials that share traces, in order, within seconds: few layers are traced, and of
+    rows of unequal length the longest stand for all. Whole predictions where that cannot be."""
+    with quiet_libraries():
+        by_depth = ByDepth.of(trials, gpu, Shared(), longest_rows=True)
+        if by_depth is not None:
+            return list(map(by_depth.prediction, trials))
+    return predict(trials, gpu)
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ByDepth:
     """Trials that share traces, at two depths."""
@@ -40,8 +51,11 @@ class ByDepth:
     """How many times the difference of the two is missing to the model's own depth."""
 
     @classmethod
-    def of(cls, trials: Sequence[TrialSpec], gpu: Gpu, shared: Shared) -> ByDepth | None:
-        """None if the trials cannot be traced, or have no single kind of step."""
+    def of(
+        cls, trials: Sequence[TrialSpec], gpu: Gpu, shared: Shared, *, longest_rows: bool = False
+    ) -> ByDepth | None:
+        """None if the trials cannot be traced, or have no single kind of step. With
+        ``longest_rows``, a step on the longest of rows of unequal length stands for all."""
         simpler = [traceable(spec).spec for spec in trials]
         spec = simpler[0]
         if unpredictable(spec) or spec.settings.deepspeed is not None or spec.world_size > 1:
@@ -52,9 +66,9 @@ class ByDepth:
             config = architecture_config(simpler[0].model)
             layers = int(getattr(config, "num_hidden_layers", 0) or 0)
             if layers <= _MORE:
-                whole = _group(simpler, layers, gpu, shared)
+                whole = _group(simpler, layers, gpu, shared, longest_rows)
                 return cls(few=whole, more=whole, times=0.0)
-            few, more = (_group(simpler, own, gpu, shared) for own in (_FEW, _MORE))
+            few, more = (_group(simpler, own, gpu, shared, longest_rows) for own in (_FEW, _MORE))
         except Exception:  # a model may refuse fewer layers, or any trace
             return None
         return cls(few=few, more=more, times=(layers - _MORE) / (_MORE - _FEW))
@@ -68,6 +82,17 @@ class ByDepth:
             return None
         return simpler.step(more.deepened(few, self.times))
 
+    def prediction(self, spec: TrialSpec) -> Prediction:
+        """The memory of the GPU of a trial that is traced as it is; its other figures are those of
+        few layers."""
+        more, few = (own.prediction(spec) for own in (self.more, self.few))
+        if more.device is None or more.allocated is None or few.allocated is None:
+            return more
+        # What is allocated grows in proportion; what the allocator caches is that of few layers.
+        added = round((more.allocated.bytes - few.allocated.bytes) * self.times)
+        figures = {name: own + added for name, own in asdict(more.device).items()}
+        return replace(more, device=Figure(**figures))
+
     def device_bytes(self, spec: TrialSpec) -> int | None:
         """Upper end of the memory of the GPU; of a compiled trial that of the same without."""
         simpler = traceable(spec).spec
@@ -77,13 +102,18 @@ class ByDepth:
         return round(more.high + (more.high - few.high) * self.times)
 
 
-def _group(trials: Sequence[TrialSpec], layers: int, gpu: Gpu, shared: Shared) -> ModelGroup:
+def _group(
+    trials: Sequence[TrialSpec], layers: int, gpu: Gpu, shared: Shared, longest_rows: bool
+) -> ModelGroup:
+    from orchestrator.prediction.tracing.batches import of_longest_rows
     from orchestrator.prediction.tracing.fake_step import FakeStep
 
     model = trials[0].model
     config = {**model.config, "num_hidden_layers": layers} if layers else model.config
     spec = replace(trials[0], model=replace(model, config=config))
     step = FakeStep(spec, gpu)
+    if longest_rows:
+        step.batches = of_longest_rows(step.batches)
     if step.batches.lengths is not None:
         raise ValueError("rows of unequal length have no single step")
     return ModelGroup(trials, step, gpu, shared)

@@ -16,6 +16,7 @@ from jobs.spec import TrialSpec
 from orchestrator.prediction.estimator import predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
 from orchestrator.prediction.prediction import Prediction
+from orchestrator.prediction.unsupported import unpredictable
 from orchestrator.running.observers import Observer
 
 _DEFAULT_GPU = "h200"
@@ -84,7 +85,8 @@ class BackgroundPredictor(ExitStack, Observer):
 
         try:
             # Trials that share a trace go to the same worker, so that the trace is made once.
-            for group in sharing_traces(choose()):
+            predictable = (spec for spec in choose() if not unpredictable(spec))
+            for group in sharing_traces(predictable):
                 pool.apply_async(
                     self._predict, (group, gpu), callback=keep, error_callback=_log_failure
                 )

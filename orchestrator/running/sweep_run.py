@@ -12,6 +12,8 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.prediction.depths import quick_predictions
+from orchestrator.prediction.estimator import predict
 from orchestrator.running.background_prediction import BackgroundPredictor
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.early_start import Start
@@ -76,7 +78,9 @@ def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) 
     in_order = planned.trials if machines.has_gpu else order_by_size(planned.trials)
     predictor = None
     if machines.has_gpu and SEARCHES[planned_config.search.kind].to_predict is not None:
-        predictor = BackgroundPredictor()
+        # A space has hundreds of sets of techniques, so less exact predictions of many say more.
+        is_space = planned_config.search.is_space
+        predictor = BackgroundPredictor(quick_predictions if is_space else predict)
     trials = {model: for_gpu_model(in_order, model) for model in machines.hardware}
     searches = {}
     for model, name in machines.hardware.items():

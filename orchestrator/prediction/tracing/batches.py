@@ -85,6 +85,14 @@ def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[_FileBatches, ModelS
     return _FileBatches(rows, collate), model
 
 
+def of_longest_rows(batches: _EqualBatches | _FileBatches) -> _EqualBatches | _FileBatches:
+    """Batches in which the longest of rows of unequal length stands for all."""
+    if batches.lengths is None:
+        return batches
+    sample = {name: own[0] for name, own in batches.worst(1).tensors.items()}
+    return _EqualBatches(sample, is_padded=batches.worst(2).is_padded)
+
+
 class _EqualBatches:
     lengths = None
     """Those of the rows; None if all are equally long."""

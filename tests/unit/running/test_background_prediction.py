@@ -9,6 +9,7 @@ from jobs.spec import TrialSpec
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.prediction import Figure, Prediction
 from orchestrator.running.background_prediction import BackgroundPredictor
+from tests.conftest import build_tiny_spec
 from tests.support.records import make_record
 
 FAILING_BATCH = 99
@@ -39,10 +40,11 @@ def trials_of(*sizes: int, precision: str = "bf16") -> list[TrialSpec]:
 
 def test_background_predictions_fill_the_mapping(caplog):
     trials = trials_of(UNKNOWN_BATCH, 2, 3)
+    untraced = build_tiny_spec({"compile": "inductor_regional"})
     failing = trials_of(FAILING_BATCH, precision="fp32")
     with BackgroundPredictor(predict_a_byte_per_sample) as predictor:
         nothing = predictor.of(lambda: failing, "")
-        predicted = predictor.of(lambda: trials, "NVIDIA H200")
+        predicted = predictor.of(lambda: [untraced, *trials], "NVIDIA H200")
         predictor.started(trials[0])
         while not (predicted and caplog.messages):
             time.sleep(0.01)
