@@ -63,7 +63,7 @@ style: .venv/.installed-test
 	$(BIN)/python -m tests.benchmarks.style
 
 schema: .venv/.installed
-	$(BIN)/python -m orchestrator.planning.schema > configs/schema.json
+	$(BIN)/python -m orchestrator.planning.keys.schema > configs/schema.json
 	$(BIN)/python -m orchestrator.reporting.reference.config_reference > docs/configuration.md
 	$(BIN)/python -m orchestrator.reporting.reference.schema_page > docs/schema.md
 	$(BIN)/python -m tests.support.all_techniques

@@ -134,7 +134,7 @@ def measured(
     """Plan or measure what ``make`` makes of the configuration. Returns the exit status. A wrong
     configuration ends the verb before Ray or a GPU is touched. ``suffix`` ends the name of the run
     folder, unless the options name the folder."""
-    from orchestrator.planning.loggers import LoggerError, refuse_missing
+    from orchestrator.planning.keys.loggers import LoggerError, refuse_missing
     from orchestrator.planning.problems import ConfigError
     from orchestrator.running.early_start import checked_config, early_start
 

@@ -127,7 +127,7 @@ def batch_size(
 @contextlib.contextmanager
 def _started(path: Path | str, measuring: Measuring, *, suffix: str = "") -> Iterator[Start]:
     """A checked configuration and its locked run folder. Notes become warnings."""
-    from orchestrator.planning.loggers import refuse_missing
+    from orchestrator.planning.keys.loggers import refuse_missing
     from orchestrator.running.early_start import checked_config, early_start
     from orchestrator.running.options import VerbOptions
 

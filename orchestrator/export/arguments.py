@@ -7,7 +7,7 @@ from typing import Any
 from jobs.spec import TrialSpec, to_json
 from orchestrator.export.generated_code import NotExportableError, check_plain
 from orchestrator.export.trl_code import trl_arguments
-from orchestrator.planning.arguments import argument_names, older_name
+from orchestrator.planning.choices.arguments import argument_names, older_name
 
 DEEPSPEED_FILE = "deepspeed.json"
 """Name of DeepSpeed's configuration file in the exported folder."""

@@ -23,7 +23,7 @@ from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.packages import packages, requirements
 from orchestrator.export.script import readme, train_script
 from orchestrator.export.source_trial import source_trial
-from orchestrator.planning.arguments import argument_names
+from orchestrator.planning.choices.arguments import argument_names
 from orchestrator.planning.dialects.write_back.changes import ChangedFile, changed_file
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation_notes import notes

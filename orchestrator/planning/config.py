@@ -17,11 +17,15 @@ from jobs.spec import (
     UpkeepSpec,
     UserCode,
 )
-from orchestrator.planning.axes import Grids, read_grids
-from orchestrator.planning.base_arguments import BaseArguments, baseline, read_base_arguments
-from orchestrator.planning.config_errors import typed
-from orchestrator.planning.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
+from orchestrator.planning.choices.axes import Grids, read_grids
+from orchestrator.planning.choices.base_arguments import (
+    BaseArguments,
+    baseline,
+    read_base_arguments,
+)
 from orchestrator.planning.document import read_document
+from orchestrator.planning.keys.config_errors import typed
+from orchestrator.planning.keys.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
 from orchestrator.planning.prechecks.model_configuration import (
     ModelConfiguration,
     model_key_problems,

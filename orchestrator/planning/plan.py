@@ -11,7 +11,7 @@ from jobs.techniques import AXES, Variant, merge
 from jobs.techniques.axes.offload import deepspeed_row
 from jobs.techniques.axes.sharding import SEVERAL_GPUS, SHARDING
 from jobs.techniques.variant import OTHER_WORKLOAD
-from orchestrator.planning.axes import (
+from orchestrator.planning.choices.axes import (
     ACCUMULATION,
     EFFECTIVE_BATCH,
     MICRO_BATCH,
@@ -19,7 +19,7 @@ from orchestrator.planning.axes import (
     Choices,
     overlay,
 )
-from orchestrator.planning.base_arguments import CUSTOM, DEFAULT
+from orchestrator.planning.choices.base_arguments import CUSTOM, DEFAULT
 from orchestrator.planning.prechecks.technique_requirements import unmet_requirement
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.validity import Variants, broken_rules, traits_of

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, UserCode, from_json, to_json
-from orchestrator.planning.axes import SEQUENCE_LENGTH, Choices, Grid, Grids
-from orchestrator.planning.config_model import CpuFallback, FollowUpPolicy, Resources
-from orchestrator.planning.search_options import DEFAULT_SEARCH, SearchOptions
+from orchestrator.planning.choices.axes import SEQUENCE_LENGTH, Choices, Grid, Grids
+from orchestrator.planning.keys.config_model import CpuFallback, FollowUpPolicy, Resources
+from orchestrator.planning.keys.search_options import DEFAULT_SEARCH, SearchOptions
 from orchestrator.storage.location import Location
 
 

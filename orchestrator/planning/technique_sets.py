@@ -7,7 +7,7 @@ from jobs.record import TrialRecord
 from jobs.spec import Choice, MeasureSpec, TrialSpec
 from jobs.techniques import AXES
 from orchestrator.labels import BATCH_NAMES, label
-from orchestrator.planning.axes import (
+from orchestrator.planning.choices.axes import (
     ACCUMULATION,
     MICRO_BATCH,
     Choices,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 
 from jobs.techniques import INCOMPATIBLE, Variant
-from orchestrator.planning.axes import Choices
+from orchestrator.planning.choices.axes import Choices
 
 Variants = Mapping[str, Variant]
 """Axis -> the variant chosen on it. An axis that the user's own arguments decide is absent."""

@@ -14,7 +14,7 @@ from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from jobs.node import calibration
 from jobs.node.checks.rates import unfit
-from orchestrator.planning.config_model import Resources
+from orchestrator.planning.keys.config_model import Resources
 from orchestrator.running.cluster import connected
 from orchestrator.running.nodes import Cluster, Node
 

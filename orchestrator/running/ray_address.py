@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 
 from jobs.isolation import prewarm
-from orchestrator.planning.config_model import Resources
+from orchestrator.planning.keys.config_model import Resources
 from orchestrator.running.guard import guarded
 
 CONNECT_SECONDS = 5.0

@@ -8,9 +8,9 @@ from dataclasses import replace
 from packaging.version import Version
 
 from jobs.node import nvml
-from orchestrator.planning.config_model import FollowUpPolicy
+from orchestrator.planning.keys.config_model import FollowUpPolicy
+from orchestrator.planning.keys.search_options import TuneOptions
 from orchestrator.planning.plan import Plan
-from orchestrator.planning.search_options import TuneOptions
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.planning.tune_space.values import DOES_NOT_GO, has_equal_rows

@@ -11,7 +11,7 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.analysis.gradient_results import same_code
 from orchestrator.analysis.recommendation.longest import length_of
-from orchestrator.planning.config_model import FollowUpPolicy
+from orchestrator.planning.keys.config_model import FollowUpPolicy
 
 MAX_FAILED_CHECKS = 3
 """After this many that failed, a budget gets no further cap check, and no pick gets its gradients

@@ -8,7 +8,7 @@ from typing import Any
 from jobs.record import TrialRecord
 from jobs.spec import Choice, Purpose, TrialSpec
 from orchestrator.analysis.dataset import dataset_of_records
-from orchestrator.planning.config_model import FollowUpPolicy
+from orchestrator.planning.keys.config_model import FollowUpPolicy
 from orchestrator.search.base import Search
 from orchestrator.search.follow_up_plan import FollowUpPlan
 from orchestrator.storage.run_metadata import RunMetadata

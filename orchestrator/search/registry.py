@@ -1,7 +1,7 @@
 """The searches that a sweep can name, and how one is built.
 
 To add a search: its file with a ``Search``, its description in
-``orchestrator.planning.search_options``, its name here.
+``orchestrator.planning.keys.search_options``, its name here.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import DataSpec, ModelSpec, TrialSpec
-from orchestrator.planning.search_options import SEARCH_KINDS
+from orchestrator.planning.keys.search_options import SEARCH_KINDS
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.search.base import Grid, Search
 from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal, BatchSizeSearch

@@ -46,7 +46,7 @@ TOO_LARGE = (64, "keep")
 
 SCREEN = """\
 import json
-from orchestrator.planning.config_model import Resources
+from orchestrator.planning.keys.config_model import Resources
 from orchestrator.running.gpu_screening import screened_cluster
 with screened_cluster(None, Resources()) as screening:
     print(json.dumps({"slots": screening.cluster.slots, **screening.to_json()}))

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord, with_provenance
 from jobs.spec import TrialSpec
-from orchestrator.planning.config_model import Resources
+from orchestrator.planning.keys.config_model import Resources
 from orchestrator.running import batch_size_run, measurement, sweep_run
 from orchestrator.running.gpu_screening import Screening
 from orchestrator.running.nodes import Cluster, Node

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from orchestrator.planning.arguments import argument_names, ignored_reason
+from orchestrator.planning.choices.arguments import argument_names, ignored_reason
 from orchestrator.planning.dialects.outcome import QUANTIZED, Entry, finished
 from orchestrator.planning.dialects.registry import UnreadableFileError, read_file
 from orchestrator.planning.dialects.to_ours import facts as vocabulary

@@ -5,7 +5,7 @@ from typing import Any
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.planning.axes import SEQUENCE_LENGTH
+from orchestrator.planning.choices.axes import SEQUENCE_LENGTH
 from orchestrator.planning.problems import KeyPath
 from orchestrator.planning.settings import SweepConfig
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from jobs.spec.users_code import UserCode, is_object_name
 from jobs.techniques.hooks import service
-from orchestrator.planning.config_model import OwnCodeSection
+from orchestrator.planning.keys.config_model import OwnCodeSection
 from orchestrator.planning.problems import KeyPath, KeyProblem
 
 

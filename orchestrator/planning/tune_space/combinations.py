@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jobs.spec import Choice
-from orchestrator.planning.axes import ACCUMULATION, MICRO_BATCH
+from orchestrator.planning.choices.axes import ACCUMULATION, MICRO_BATCH
 from orchestrator.planning.tune_space import policy
 
 TriedValues = Mapping[str, Sequence[Choice]]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Choices
+from orchestrator.planning.choices.axes import ACCUMULATION, EFFECTIVE_BATCH, MICRO_BATCH, Choices
 from orchestrator.planning.plan import Plan, RuleCheck, chosen_variants, plan, world_size_of
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import quick_measure

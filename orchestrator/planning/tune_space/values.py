@@ -12,7 +12,7 @@ from jobs.techniques import AXES, Variant
 from jobs.techniques.sample_kind import same_workload
 from jobs.techniques.written_form import read, written
 from orchestrator.labels import BATCH_NAMES
-from orchestrator.planning.base_arguments import CUSTOM
+from orchestrator.planning.choices.base_arguments import CUSTOM
 from orchestrator.planning.plan import trial_spec
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.planning.prechecks.technique_requirements import unmet_requirement

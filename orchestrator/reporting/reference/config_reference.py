@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jobs.techniques import AXES, Axis
-from orchestrator.planning.axes import EFFECTIVE_BATCH
-from orchestrator.planning.loggers import LOGGERS
-from orchestrator.planning.schema import keys_schema
-from orchestrator.planning.search_options import DEFAULT_SEARCH, SEARCH_KINDS
+from orchestrator.planning.choices.axes import EFFECTIVE_BATCH
+from orchestrator.planning.keys.loggers import LOGGERS
+from orchestrator.planning.keys.schema import keys_schema
+from orchestrator.planning.keys.search_options import DEFAULT_SEARCH, SEARCH_KINDS
 from orchestrator.reporting.markdown import line
 from orchestrator.reporting.reference import one_line, rendered
 

@@ -9,7 +9,7 @@ from jobs.spec import MeasureSpec, TrialSpec
 from jobs.steady_state import wanted_error
 from orchestrator.analysis.grouping import grouped
 from orchestrator.labels import trial_label
-from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, SEQUENCE_LENGTH
+from orchestrator.planning.choices.axes import ACCUMULATION, EFFECTIVE_BATCH, SEQUENCE_LENGTH
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.reporting.terminal.safe_text import visible

@@ -15,7 +15,7 @@ from jobs.library_facts.collected import _liger_model_types
 from jobs.library_facts.model_size import size_of
 from jobs.library_facts.value_types import accepts, described_type, listed_values
 from jobs.spec import ModelSpec
-from orchestrator.planning.arguments import argument_names
+from orchestrator.planning.choices.arguments import argument_names
 from orchestrator.planning.library_facts import facts
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration, model_types
 

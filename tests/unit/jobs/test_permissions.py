@@ -18,7 +18,7 @@ from jobs.spec.limits import MAX_SEED, MAX_TIMEOUT_SECONDS, problem_of
 from jobs.techniques import AXES
 from jobs.trial.run import run
 from orchestrator.export import NotExportableError, export
-from orchestrator.planning.arguments import runner_reason
+from orchestrator.planning.choices.arguments import runner_reason
 from orchestrator.planning.config import ConfigError, load_config
 from tests.conftest import build_tiny_spec
 from tests.support.commands import ROOT

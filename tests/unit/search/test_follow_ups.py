@@ -11,7 +11,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import Purpose, TrialSpec
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
 from orchestrator.analysis.recommendation.offers import as_measured
-from orchestrator.planning.config_model import FollowUpPolicy
+from orchestrator.planning.keys.config_model import FollowUpPolicy
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.sections import gradients
 from orchestrator.reporting.verbs.tune_result import TuneResults, computed

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.spec import DataSpec, ModelSpec, TrialSpec
-from orchestrator.planning.search_options import SEARCH_KINDS
+from orchestrator.planning.keys.search_options import SEARCH_KINDS
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.search.base import Grid
 from orchestrator.search.follow_ups import FollowUps

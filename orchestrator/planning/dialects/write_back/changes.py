@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 
 from jobs.spec import Choice
 from jobs.techniques import AXES
-from orchestrator.planning.base_arguments import CUSTOM
+from orchestrator.planning.choices.base_arguments import CUSTOM
+from orchestrator.planning.choices.technique_parameters import read_family
 from orchestrator.planning.dialects.outcome import Entry
 from orchestrator.planning.dialects.registry import read_file
 from orchestrator.planning.dialects.to_ours.axes import COMPILE_MODES, axes_of
@@ -18,7 +19,6 @@ from orchestrator.planning.dialects.trainers.rule import Rule
 from orchestrator.planning.dialects.trainers.tables import Dialect
 from orchestrator.planning.dialects.translate import entries_of, translate
 from orchestrator.planning.dialects.write_back.text_edit import Edits, edited
-from orchestrator.planning.technique_parameters import read_family
 
 OFF = False
 """What a key becomes whose feature is no longer used."""

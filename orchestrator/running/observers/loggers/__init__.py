@@ -1,4 +1,4 @@
-"""Experiment loggers as observers of a session. Their arguments are in ``planning/loggers.py``.
+"""Experiment loggers as observers of a session. ``planning/keys/loggers.py`` has their arguments.
 
 tensorboard.py, mlflow.py, wandb.py   one class each, which writes trials with one library
 """
@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice
 from orchestrator.labels import trial_label
-from orchestrator.planning.loggers import LOGGERS, Logger, LoggerError
+from orchestrator.planning.keys.loggers import LOGGERS, Logger, LoggerError
 from orchestrator.reporting.terminal.safe_text import shortened
 from orchestrator.running.observers import Observer
 from orchestrator.storage.run_folder import RunFolder

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.record import Outcome
 from orchestrator import sweep
-from orchestrator.planning.loggers import LOGGERS, Logger, LoggerError
+from orchestrator.planning.keys.loggers import LOGGERS, Logger, LoggerError
 from orchestrator.running.observers.loggers import (
     LoggedTrial,
     LoggerObserver,

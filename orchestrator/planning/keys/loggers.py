@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import AfterValidator, BeforeValidator
 
-from orchestrator.planning.config_types import Section, keys_of, sections_in
+from orchestrator.planning.keys.config_types import Section, keys_of, sections_in
 from orchestrator.storage.redaction import names_a_user
 
 

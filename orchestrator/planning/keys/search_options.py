@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
-from orchestrator.planning.config_types import Section, keys_of
+from orchestrator.planning.keys.config_types import Section, keys_of
 
 
 class _SearchOptions(Section):

@@ -5,9 +5,9 @@ import os
 import pytest
 
 from orchestrator.planning.config import ConfigError
-from orchestrator.planning.loggers import LoggerError, refuse_missing
-from orchestrator.planning.schema import keys_schema
-from orchestrator.planning.search_options import SEARCH_KINDS
+from orchestrator.planning.keys.loggers import LoggerError, refuse_missing
+from orchestrator.planning.keys.schema import keys_schema
+from orchestrator.planning.keys.search_options import SEARCH_KINDS
 from tests.support.commands import ROOT, python
 
 WRONG_VALUES = ROOT / "tests/golden/wrong_values.txt"
@@ -55,7 +55,7 @@ import importlib.metadata, os
 def refuse(**parameters):
     raise SystemExit("packages were searched for plugins")
 importlib.metadata.entry_points = refuse
-from orchestrator.planning.config_errors import typed
+from orchestrator.planning.keys.config_errors import typed
 typed({VALUE})
 print(os.environ["PYDANTIC_DISABLE_PLUGINS"])
 """

@@ -7,7 +7,7 @@ from typing import Any, Self
 from pydantic import Field, model_validator
 
 from jobs.spec import Distribution, FileFormat, Task
-from orchestrator.planning.config_types import Section
+from orchestrator.planning.keys.config_types import Section
 
 _FORMAT_OF_SUFFIX: Mapping[str, FileFormat] = {
     ".parquet": "parquet",

@@ -10,7 +10,8 @@ from typing import Any, TypeVar
 from jobs.spec import Choice
 from jobs.techniques import AXES, Axis
 from jobs.techniques.axes.activations import RENAMED
-from orchestrator.planning.arguments import argument_names, runner_reason
+from orchestrator.planning.choices.arguments import argument_names, runner_reason
+from orchestrator.planning.choices.technique_parameters import read_family
 from orchestrator.planning.document import Document
 from orchestrator.planning.problems import (
     KeyPath,
@@ -21,7 +22,6 @@ from orchestrator.planning.problems import (
     described,
     did_you_mean,
 )
-from orchestrator.planning.technique_parameters import read_family
 
 MICRO_BATCH = "micro_batch"
 ACCUMULATION = "accumulation"

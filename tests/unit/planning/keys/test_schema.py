@@ -7,10 +7,10 @@ import jsonschema
 import pytest
 import yaml
 
-from orchestrator.planning.schema import json_schema
+from orchestrator.planning.keys.schema import json_schema
 from tests.support.config_files import SHIPPED
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 BROKEN = sorted((ROOT / "tests/golden/broken_configs").glob("*.yaml"))
 BEYOND_A_SCHEMA = (
     "04_",  # a key given twice

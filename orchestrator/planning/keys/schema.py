@@ -1,4 +1,4 @@
-"""The JSON schema of the config, for editors: ``python -m orchestrator.planning.schema``."""
+"""The JSON schema of the config, for editors: ``python -m orchestrator.planning.keys.schema``."""
 
 import ast
 import inspect
@@ -10,12 +10,12 @@ from typing import Any
 from pydantic import BaseModel
 
 from jobs.techniques import AXES, Axis, Family
-from orchestrator.planning.arguments import RUNNER, RUNNER_PREFIXES
-from orchestrator.planning.axes import ACCUMULATION, EFFECTIVE_BATCH, owned_arguments
-from orchestrator.planning.config_model import ConfigFile
-from orchestrator.planning.config_types import keys_of, sections_in
-from orchestrator.planning.loggers import LOGGERS
-from orchestrator.planning.search_options import DEFAULT_SEARCH, SEARCH_KINDS
+from orchestrator.planning.choices.arguments import RUNNER, RUNNER_PREFIXES
+from orchestrator.planning.choices.axes import ACCUMULATION, EFFECTIVE_BATCH, owned_arguments
+from orchestrator.planning.keys.config_model import ConfigFile
+from orchestrator.planning.keys.config_types import keys_of, sections_in
+from orchestrator.planning.keys.loggers import LOGGERS
+from orchestrator.planning.keys.search_options import DEFAULT_SEARCH, SEARCH_KINDS
 
 _EFFECTIVE_BATCH = {
     "type": "integer",

@@ -10,14 +10,14 @@ from typing import Any
 from jobs.permissions import argument_refusals, deepspeed_refusals
 from jobs.spec import Choice, DataSpec
 from jobs.techniques import AXES, Axis, Variant
-from orchestrator.planning.arguments import (
+from orchestrator.planning.choices.arguments import (
     argument_defaults,
     argument_names,
     ignored_reason,
     older_name,
     value_problem,
 )
-from orchestrator.planning.axes import (
+from orchestrator.planning.choices.axes import (
     EFFECTIVE_BATCH,
     SEQUENCE_LENGTH,
     Choices,

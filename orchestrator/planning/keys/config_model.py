@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from jobs.spec import Isolation
-from orchestrator.planning.config_data import DataSection, ModelSection, SyntheticSection
-from orchestrator.planning.config_types import (
+from orchestrator.planning.keys.config_data import DataSection, ModelSection, SyntheticSection
+from orchestrator.planning.keys.config_types import (
     SWITCH,
     Cpus,
     Duration,
@@ -19,8 +19,8 @@ from orchestrator.planning.config_types import (
     Steps,
     Texts,
 )
-from orchestrator.planning.loggers import Loggers, LoggersChoice
-from orchestrator.planning.search_options import DEFAULT_SEARCH, SearchChoice
+from orchestrator.planning.keys.loggers import Loggers, LoggersChoice
+from orchestrator.planning.keys.search_options import DEFAULT_SEARCH, SearchChoice
 
 
 class UpkeepSection(Section):

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from jobs.techniques import AXES
-from orchestrator.planning.axes import read_technique
+from orchestrator.planning.choices.axes import read_technique
 from orchestrator.planning.plan import plan
 from orchestrator.planning.settings import SweepConfig
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from orchestrator import api
-from orchestrator.planning.arguments import FORMER, argument_names
+from orchestrator.planning.choices.arguments import FORMER, argument_names
 from orchestrator.planning.config import ConfigError, SweepConfig
 from orchestrator.planning.plan import plan
 from tests.support.config_files import config_of

@@ -8,10 +8,10 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from orchestrator.planning.config_model import ConfigFile
-from orchestrator.planning.config_types import keys_of, sections_in
+from orchestrator.planning.keys.config_model import ConfigFile
+from orchestrator.planning.keys.config_types import keys_of, sections_in
+from orchestrator.planning.keys.search_options import SEARCH_KINDS
 from orchestrator.planning.problems import KeyPath, KeyProblem, advice, described, named_value
-from orchestrator.planning.search_options import SEARCH_KINDS
 
 _DISABLE_PLUGINS = "PYDANTIC_DISABLE_PLUGINS"
 _EXPECTED = {
