@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.prediction.estimator import Watch
     from orchestrator.prediction.gpus import Gpu
     from orchestrator.prediction.prediction import Prediction
-    from orchestrator.prediction.step_time import StepTime
+    from orchestrator.prediction.time.step_time import StepTime
     from orchestrator.storage.prices import Price
 
 
@@ -111,7 +111,7 @@ def on_all_cards(
 
 
 def _times(predictions: Sequence[Prediction], gpu: Gpu) -> tuple[StepTime | None, ...]:
-    from orchestrator.prediction.step_time import step_time
+    from orchestrator.prediction.time.step_time import step_time
 
     return tuple(None if own.step is None else step_time(own.step, gpu) for own in predictions)
 

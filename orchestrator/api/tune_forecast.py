@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from orchestrator.planning.settings import SweepConfig
     from orchestrator.prediction.estimator import Watch
     from orchestrator.prediction.gpus import Gpu
-    from orchestrator.prediction.tune_forecast import Candidate
+    from orchestrator.prediction.tune.tune_forecast import Candidate
     from orchestrator.storage.prices import Price
 
 
@@ -65,7 +65,7 @@ def tune_forecast(
     from orchestrator.prediction.estimator import unwatched
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
-    from orchestrator.prediction.tune_forecast import forecast_space
+    from orchestrator.prediction.tune.tune_forecast import forecast_space
 
     space = tune_space(config, Goal(), has_gpu=True, is_missing=lambda _: False)
     named = [gpu] if gpu else [name for name in prices if not name[0].isdigit()] or ["h200"]

@@ -18,14 +18,11 @@ caching_allocator.py a model of PyTorch's caching allocator, for byte counts onl
 kernel_memory.py     what CUDA kernels take for themselves: workspaces that no tensor shows
 affine_stream.py     allocations and frees in order, as functions of the micro-batch
 length_streams.py    streams of batches of unequal length, from traces at a few lengths
-operations.py        the kernels of a step: what each computes and moves
-step_work.py         those of a step, from the traced parts that it repeats
-fusion.py            what a compiler makes of them
-step_time.py         seconds on a card; learned efficiencies are in efficiencies.yaml
-depths.py            models with many equal layers, from traces of a few
-tune_forecast.py     the fastest configurations of tune's space
+sized_stream.py      the bytes of a stream's allocations on a GPU
 replay.py            streams put together to training steps and run through the allocator
 tracing/             a step traced on tensors without data
+time/                the kernels of a step, and their seconds on a card
+tune/                the fastest configurations of tune's space
 zero.py              DeepSpeed's engine: its flat buffers and buckets
 zero_reduction.py    how it averages the gradients of several ranks
 

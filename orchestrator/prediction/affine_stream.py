@@ -4,7 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FORMULAS
-from orchestrator.prediction.operations import Work
+from orchestrator.prediction.time.step_work import PartWork
 
 NEEDS_AMPERE = "attention that older GPUs do without a fused kernel"
 """Among the kernels of a stream: a GPU below capability 8.0 would keep all scores of attention."""
@@ -51,11 +51,7 @@ class Stream:
     """Micro-batch at which the stream was traced; 0 if it does not depend on the micro-batch."""
     kernels: frozenset[str] = frozenset()
     """Libraries and kernels that ran: "cudnn", "flash" ..."""
-    work: Work = field(default_factory=Work, compare=False)
-    compiled: Work = field(default_factory=Work, compare=False)
-    """The work of the same part if it were compiled."""
-    forward: Work = field(default_factory=Work, compare=False)
-    """The products of its forward pass."""
+    work: PartWork = field(default_factory=PartWork, compare=False)
 
 
 MicroBatches = tuple[Stream, Stream | None]
@@ -76,16 +72,11 @@ def between(low: Stream, high: Stream, samples: int) -> Stream | None:
     pairs = zip(low.events, high.events, strict=True)
     found = [_between_events(low_event, high_event, position) for low_event, high_event in pairs]
     events = tuple(event for event in found if event is not None)
-    if len(events) < len(found) or not low.work.has_kernels_of(high.work):
+    work = low.work.towards(high.work, position)
+    if len(events) < len(found) or work is None:
         return None
-    return Stream(
-        events=events,
-        samples=samples,
-        kernels=low.kernels | high.kernels,
-        work=low.work.towards(high.work, position),
-        compiled=low.compiled.towards(high.compiled, position),
-        forward=low.forward.towards(high.forward, position),
-    )
+    kernels = low.kernels | high.kernels
+    return Stream(events=events, samples=samples, kernels=kernels, work=work)
 
 
 def micro_batches_between(

@@ -6,8 +6,8 @@ from typing import Any
 
 from jobs.spec import Hook, TrialSpec
 from orchestrator.prediction.intervals import SMALLEST_CONTEXT_BYTES
-from orchestrator.prediction.operations import StepWork
 from orchestrator.prediction.prediction import Bounds, Prediction
+from orchestrator.prediction.time.operations import StepWork
 from orchestrator.prediction.unsupported import unpredictable
 
 

@@ -12,7 +12,7 @@ from jobs.spec import TrialSpec
 from orchestrator.prediction.estimator import Watch, predict_on, unwatched
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu, load_gpu
 from orchestrator.prediction.prediction import Figure, Fit, Prediction
-from orchestrator.prediction.step_time import StepTime, step_time
+from orchestrator.prediction.time.step_time import StepTime, step_time
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

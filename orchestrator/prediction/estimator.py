@@ -17,7 +17,7 @@ from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
 from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.model_group import ModelGroup, Shared, unknown
 from orchestrator.prediction.prediction import Prediction
-from orchestrator.prediction.step_work import UPDATE_ARGUMENTS
+from orchestrator.prediction.time.step_work import UPDATE_ARGUMENTS
 from orchestrator.prediction.unsupported import unpredictable
 
 if TYPE_CHECKING:

@@ -22,11 +22,11 @@ from orchestrator.prediction.length_streams import (
     traced_lengths,
 )
 from orchestrator.prediction.margins import widened
-from orchestrator.prediction.operations import StepWork
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
 from orchestrator.prediction.sized_stream import SizedStream, SizedStreams
-from orchestrator.prediction.step_work import formats, repeated_share, step_of, update_key
+from orchestrator.prediction.time.operations import StepWork
+from orchestrator.prediction.time.step_work import formats, repeated_share, step_of, update_key
 from orchestrator.prediction.unsupported import is_fsdp
 from orchestrator.units import memory
 
@@ -172,8 +172,11 @@ class ModelGroup:
         key = (update_key(spec), spec.micro_batch, spec.accumulation, repeated_share(spec))
         if key not in self._steps:
             batch = self._step.batches.worst(spec.micro_batch)
-            streams = self._micro_batches(batch, spec.micro_batch)
-            self._steps[key] = step_of(spec, *streams, self._updates_of(spec).later, batch.tokens())
+            first, later = self._micro_batches(batch, spec.micro_batch)
+            update = self._updates_of(spec).later.work.eager
+            self._steps[key] = step_of(
+                spec, first.work, later.work if later else None, update, batch.tokens()
+            )
         return replace(self._steps[key], formats=formats(spec))
 
     def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:

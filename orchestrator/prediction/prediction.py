@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from jobs.spec import Choice
-from orchestrator.prediction.operations import StepWork
+from orchestrator.prediction.time.operations import StepWork
 from orchestrator.units import MIB
 
 Fit = Literal["yes", "maybe", "tight", "no", "unknown"]

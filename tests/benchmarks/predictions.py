@@ -23,11 +23,11 @@ from typing import Any
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.depths import step_works
 from orchestrator.prediction.estimator import predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, load_gpu
-from orchestrator.prediction.operations import StepWork
-from orchestrator.prediction.step_time import full_rate_seconds
+from orchestrator.prediction.time.operations import StepWork
+from orchestrator.prediction.time.step_time import full_rate_seconds
+from orchestrator.prediction.tune.depths import step_works
 from orchestrator.reporting.verbs.prediction import row
 from orchestrator.storage.tables.predictions import write_predictions
 from tests.benchmarks.recorded.configurations import planned_again, recorded_runs

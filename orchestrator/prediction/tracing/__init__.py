@@ -14,6 +14,7 @@ recording.py         those since the last stream
 operators.py         what a traced operator computes and moves
 workspaces.py        the kernel workspaces of a traced operator
 cuda_operators.py    operators whose memory on CUDA differs from what tensors without data show
+known_results.py     operators that ran before, whose results are made again
 cuda_semantics.py    a CPU trace made to do what CUDA does: autocast, dropout, softmax
 cuda_attention.py    which attention kernel CUDA picks, and the tensors that it makes
 """

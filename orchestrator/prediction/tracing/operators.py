@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from orchestrator.prediction.operations import OPTIMIZER, Operation
+from orchestrator.prediction.time.operations import OPTIMIZER, Operation
 
 _aten = torch.ops.aten
 _FORMATS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}

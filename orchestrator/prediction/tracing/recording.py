@@ -7,8 +7,8 @@ from typing import Any
 import torch
 
 from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
-from orchestrator.prediction.fusion import fused
-from orchestrator.prediction.operations import Operation, Work
+from orchestrator.prediction.time.operations import Operation
+from orchestrator.prediction.time.step_work import PartWork
 
 
 @dataclass(slots=True)
@@ -69,7 +69,5 @@ class Recording:
             events=tuple(events),
             samples=samples,
             kernels=frozenset(self.kernels),
-            work=Work.of(self.operations),
-            compiled=Work.of(fused(self.operations, kept=self.alive)),
-            forward=Work.of([own for own in self.operations if own.is_forward_product]),
+            work=PartWork.of(self.operations, kept=self.alive),
         )

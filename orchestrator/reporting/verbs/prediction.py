@@ -15,7 +15,7 @@ from orchestrator.units import GIB, MIB, number
 
 if TYPE_CHECKING:
     from orchestrator.prediction.prediction import Bounds, Figure, Prediction
-    from orchestrator.prediction.step_time import StepTime
+    from orchestrator.prediction.time.step_time import StepTime
 
 
 _FITS = {

@@ -2,8 +2,8 @@
 
 FILE is what ``python -m tests.benchmarks.predictions --times`` wrote: the seconds of the kernels of
 each recorded configuration at the card's full rates. Rows on a GPU that other processes used are
-left out. The last lines are what ``orchestrator/prediction/efficiencies.yaml`` holds: the same fit,
-on all models, and the errors of those that were left out.
+left out. The last lines are what ``orchestrator/prediction/time/efficiencies.yaml`` holds: the same
+fit, on all models, and the errors of those that were left out.
 """
 
 import itertools
@@ -18,7 +18,7 @@ from scipy.optimize import lsq_linear
 
 from jobs.record import Outcome
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.step_time import ENDS, PRODUCTS
+from orchestrator.prediction.time.step_time import ENDS, PRODUCTS
 from orchestrator.storage.tables.predictions import read_predictions
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import GIB

@@ -133,6 +133,6 @@ def test_learned_efficiencies_are_those_that_the_recorded_rows_fit():
     )
     bound = [own for own in times.timed(options) if own.host_bound_share <= 0.1]
     fit = times.fitted(bound)
-    file = ROOT / "orchestrator/prediction/efficiencies.yaml"
+    file = ROOT / "orchestrator/prediction/time/efficiencies.yaml"
     learned = yaml.safe_load(file.read_text())["efficiencies"]
     assert learned == {kind: pytest.approx(1 / own, abs=2e-3) for kind, own in fit.factors.items()}

@@ -13,7 +13,7 @@ def _recorded(run: Callable[[], object]) -> dict[str, list[list[float]]]:
     with recorder:
         recorder.stream()
         run()
-    return {kind: rows.tolist() for kind, rows in recorder.stream().work.by_kind.items()}
+    return {kind: rows.tolist() for kind, rows in recorder.stream().work.eager.by_kind.items()}
 
 
 def _empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:

@@ -11,8 +11,8 @@ from orchestrator.prediction.estimator import predict, quiet_libraries, sharing_
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.model_group import ModelGroup, Shared
-from orchestrator.prediction.operations import StepWork
 from orchestrator.prediction.prediction import Figure, Prediction
+from orchestrator.prediction.time.operations import StepWork
 from orchestrator.prediction.unsupported import unpredictable
 
 _FEW, _MORE = 2, 4

@@ -16,13 +16,13 @@ from dataclasses import dataclass
 from jobs.spec import TrialSpec
 from jobs.techniques import BATCH_AXES
 from orchestrator.prediction.bounds import traceable
-from orchestrator.prediction.depths import ByDepth
 from orchestrator.prediction.estimator import Watch, model_key, quiet_libraries, unwatched
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.model_group import Shared
-from orchestrator.prediction.operations import StepWork
-from orchestrator.prediction.step_time import StepTime, step_time
-from orchestrator.prediction.step_work import update_key
+from orchestrator.prediction.time.operations import StepWork
+from orchestrator.prediction.time.step_time import StepTime, step_time
+from orchestrator.prediction.time.step_work import update_key
+from orchestrator.prediction.tune.depths import ByDepth
 
 MOST_TRACES = 10
 """Ways to run a model that are traced; each takes a second or two."""

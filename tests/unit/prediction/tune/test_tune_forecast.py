@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from orchestrator.api.tune_forecast import Answer, TuneForecast
 from orchestrator.planning.config import load_config
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.operations import Operation, StepWork, Work
-from orchestrator.prediction.tune_forecast import SetForecast, SpaceForecast
+from orchestrator.prediction.time.operations import Operation, StepWork, Work
+from orchestrator.prediction.tune.tune_forecast import SetForecast, SpaceForecast
 from orchestrator.units import GIB
 from tests.conftest import ROOT, build_tiny_spec
 

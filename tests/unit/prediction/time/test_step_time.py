@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from orchestrator.prediction.fusion import fused
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.operations import Operation, StepWork, Work
-from orchestrator.prediction.step_time import full_rate_seconds, step_time
+from orchestrator.prediction.time.fusion import fused
+from orchestrator.prediction.time.operations import Operation, StepWork, Work
+from orchestrator.prediction.time.step_time import full_rate_seconds, step_time
 
 H200 = load_gpu("h200")
 TFLOP, GB = 10**12, 10**9

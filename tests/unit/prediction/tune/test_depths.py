@@ -3,9 +3,9 @@
 import pytest
 
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.depths import quick_predictions
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.tune.depths import quick_predictions
 from tests.support.config_files import config_of
 
 MODEL = """

@@ -4,7 +4,7 @@ import itertools
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 
-from orchestrator.prediction.operations import Operation
+from orchestrator.prediction.time.operations import Operation
 
 _FUSED = frozenset({"elementwise", "reductions", "copies", "loss"})
 """Kinds of operations that Inductor fuses."""

@@ -18,7 +18,7 @@ import numpy as np
 import yaml
 
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.operations import StepWork
+from orchestrator.prediction.time.operations import StepWork
 
 _FILE = Path(__file__).with_name("efficiencies.yaml")
 Bound = Literal["gpu", "host", "either"]

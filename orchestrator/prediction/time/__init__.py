@@ -1,0 +1,7 @@
+"""Seconds of a training step on a card, forecast without one.
+
+operations.py  the kernels of a step: what each computes and moves
+fusion.py      what a compiler makes of them
+step_work.py   those of a step, from the traced parts that it repeats
+step_time.py   seconds on a card; learned efficiencies are in efficiencies.yaml
+"""

@@ -1,0 +1,87 @@
+"""The kernels of a step, from the traced parts that it repeats."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Container, Sequence
+from dataclasses import dataclass, field
+
+from jobs.spec import TrialSpec, to_json
+from orchestrator.prediction.time.fusion import fused
+from orchestrator.prediction.time.operations import Operation, StepWork, Work
+
+UPDATE_ARGUMENTS = ("optim", "optim_args", "max_grad_norm", "learning_rate", "weight_decay")
+"""Training arguments of the optimizer's step."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PartWork:
+    """The kernels of a part of a step: of a micro-batch, or of an update."""
+
+    eager: Work = field(default_factory=Work)
+    compiled: Work = field(default_factory=Work)
+    """The same part if it is compiled."""
+    forward: Work = field(default_factory=Work)
+    """The products of its forward pass."""
+
+    @classmethod
+    def of(cls, operations: Sequence[Operation], kept: Container[int]) -> PartWork:
+        """``kept`` are storages that outlive the part."""
+        return cls(
+            eager=Work.of(operations),
+            compiled=Work.of(fused(operations, kept)),
+            forward=Work.of([own for own in operations if own.is_forward_product]),
+        )
+
+    def towards(self, high: PartWork, position: float) -> PartWork | None:
+        """As ``Work.towards``; None if the kernels differ in more than their sizes."""
+        if not self.eager.has_kernels_of(high.eager):
+            return None
+        return PartWork(
+            eager=self.eager.towards(high.eager, position),
+            compiled=self.compiled.towards(high.compiled, position),
+            forward=self.forward.towards(high.forward, position),
+        )
+
+
+def step_of(
+    spec: TrialSpec, first: PartWork, later: PartWork | None, update: Work, tokens: int
+) -> StepWork:
+    """``first`` is a step's first micro-batch, and ``later`` any other one; both have ``tokens`` in
+    a row."""
+    share = repeated_share(spec)
+    eager = first.eager + update
+    compiled = first.compiled + first.forward * share + update
+    if later is not None:
+        eager += later.eager * (spec.accumulation - 1)
+        compiled += (later.compiled + first.forward * share) * (spec.accumulation - 1)
+    return StepWork(
+        eager=eager,
+        compiled=compiled,
+        samples=spec.effective_batch,
+        tokens=spec.effective_batch * tokens,
+        formats=formats(spec),
+    )
+
+
+def formats(spec: TrialSpec) -> dict[str, str]:
+    """Number format of a trace -> the one that computes."""
+    return {"fp32": "tf32"} if spec.settings.training_arguments.get("tf32") else {}
+
+
+def repeated_share(spec: TrialSpec) -> float:
+    """Share of the forward products that compiled code repeats to keep a budget of activations.
+
+    The partition repeats what costs least for its bytes first. If the cost of the next byte rises
+    evenly, what is repeated grows with the square of the share that is not kept.
+    """
+    partitioner = spec.settings.hooks.get("partitioner")
+    return 0.0 if partitioner is None else float(1 - partitioner.arguments["budget"]) ** 2
+
+
+def update_key(spec: TrialSpec) -> str:
+    """Equal for trials of a model with the same update."""
+    given = spec.settings.training_arguments
+    arguments = {name: given[name] for name in UPDATE_ARGUMENTS if name in given}
+    hook = to_json(spec.settings.hooks.get("optimizer"))
+    return json.dumps([arguments, hook], sort_keys=True)
