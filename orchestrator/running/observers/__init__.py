@@ -11,7 +11,7 @@ from jobs.spec import TrialSpec
 
 
 class Observer:
-    """What is told what happens. A subclass overrides the methods that it needs, none of which may
+    """What hears of every event. A subclass overrides the methods that it needs, none of which may
     raise, because a log on a full disk would end the sweep."""
 
     def started(self, spec: TrialSpec) -> None:
