@@ -112,6 +112,12 @@ RULES: Mapping[str, tuple[tuple[str, ...], str]] = {
         "The axis offload and your own DeepSpeed file are for one GPU here; sharding: zero1 to "
         "zero3 has DeepSpeed share the states of several.",
     ),
+    "optimizer_of_dtensors": (
+        # tests/contracts/test_sharded_optimizers.py runs such updates.
+        ("dtensors", "plain_tensors"),
+        "FSDP2 makes a DTensor of every parameter, and the operators of this optimizer take none; "
+        "with sharding: ddp it updates plain tensors.",
+    ),
     "plain_loop_without_several_gpus": (
         ("several_gpus", "accelerate"),
         "The plain Accelerate loop trains on one GPU here; sharding is set up by the Trainer.",

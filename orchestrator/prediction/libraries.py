@@ -7,6 +7,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
+_LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
+
 
 @contextmanager
 def quick_imports() -> Iterator[None]:
@@ -15,9 +17,8 @@ def quick_imports() -> Iterator[None]:
     compiles kernels, and torchao, with which transformers reads quantized weights."""
     was_collecting = gc.isenabled()
     gc.disable()
-    # PyTorch reads it when it is imported. Its engines would warn of what a trace leaves out.
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     try:
+        _import_silent_torch()
         import torch
 
         with patch.object(torch, "compile", _not_compiled), suppress(ImportError):
@@ -45,6 +46,18 @@ def without_gpus() -> Iterator[None]:
         os.environ.pop("CUDA_VISIBLE_DEVICES")
         if visible is not None:
             os.environ["CUDA_VISIBLE_DEVICES"] = visible
+
+
+def _import_silent_torch() -> None:
+    """Import PyTorch with a variable that it reads then alone, without which its engines would warn
+    of what a trace leaves out."""
+    is_set = _LOG_LEVEL in os.environ
+    os.environ.setdefault(_LOG_LEVEL, "ERROR")
+    try:
+        import torch  # noqa: F401
+    finally:
+        if not is_set:
+            os.environ.pop(_LOG_LEVEL)
 
 
 def _not_compiled(function: Any = None, **_: Any) -> Any:

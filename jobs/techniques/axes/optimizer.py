@@ -36,6 +36,8 @@ def _rows(
     return rows
 
 
+PLAIN_TENSORS = "plain_tensors"
+"""Trait of optimizers whose operators take no DTensor, as FSDP2 makes of every parameter."""
 _LOW_RANK = {"optim_target_modules": "all-linear"}
 """Gradients of all linear layers are projected to a low rank."""
 
@@ -64,11 +66,19 @@ OPTIMIZER = Axis(
             "torchao's ",
             requires=("package:torchao",),
             adamw_torch_8bit="AdamW with 8-bit states: a quarter of AdamW's state memory",
+        ),
+        **_rows(
+            "torchao's ",
+            requires=("package:torchao",),
+            traits=(PLAIN_TENSORS,),
             adamw_torch_4bit="AdamW with 4-bit states: an eighth of AdamW's state memory",
         ),
         **_rows(
+            traits=(PLAIN_TENSORS,),
             adafactor="Adafactor: factored second moments and no first moments, so hardly any "
             "state memory",
+        ),
+        **_rows(
             sgd="SGD without momentum: no states",
         ),
         "sgd_momentum": Variant(
@@ -84,6 +94,7 @@ OPTIMIZER = Axis(
         **_rows(
             "bitsandbytes' ",
             requires=("package:bitsandbytes",),
+            traits=(PLAIN_TENSORS,),
             adamw_bnb_8bit="AdamW with 8-bit states: a quarter of AdamW's state memory",
             paged_adamw_8bit="AdamW with 8-bit states in memory that CUDA can move to the host",
             paged_adamw_32bit="AdamW with 32-bit states in memory that CUDA can move to the host",
@@ -97,6 +108,7 @@ OPTIMIZER = Axis(
         **_rows(
             "bitsandbytes' ",
             requires=("package:bitsandbytes", "cuda"),
+            traits=(PLAIN_TENSORS,),
             paged_ademamix_32bit="AdEMAMix with 32-bit states in memory that CUDA can move to the "
             "host",
             paged_ademamix_8bit="AdEMAMix with 8-bit states in memory that CUDA can move to the "
@@ -105,6 +117,7 @@ OPTIMIZER = Axis(
         **_rows(
             "bitsandbytes' ",
             requires=("package:bitsandbytes",),
+            traits=(PLAIN_TENSORS,),
             rmsprop_bnb="RMSprop",
             rmsprop_bnb_8bit="RMSprop with an 8-bit state",
             rmsprop_bnb_32bit="RMSprop with a 32-bit state",
@@ -115,6 +128,7 @@ OPTIMIZER = Axis(
             hooks={"optimizer": Hook("bitsandbytes_adam8bit")},
             requires=("package:bitsandbytes",),
             numerical_effect="training",
+            traits=(PLAIN_TENSORS,),
         ),
         # Low-rank gradients: GaLore (arXiv 2403.03507) and APOLLO (arXiv 2412.05270).
         **_rows(

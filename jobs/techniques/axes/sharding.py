@@ -22,7 +22,7 @@ def _shared(row: Variant) -> Variant:
 def _fsdp2(doc: str, *, reshard: bool) -> Variant:
     config = {"version": 2, "reshard_after_forward": reshard}
     arguments = {"fsdp": True, "fsdp_config": config}
-    return Variant(doc=doc, training_arguments=arguments, requires=("fsdp2",))
+    return Variant(doc=doc, training_arguments=arguments, requires=("fsdp2",), traits=("dtensors",))
 
 
 def _zero(stage: int, doc: str) -> Variant:
