@@ -11,11 +11,14 @@ from argparse import Namespace
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from jobs.record import Outcome
 from orchestrator.prediction.prediction import CARDS
 from orchestrator.storage.tables.predictions import read_predictions
 from orchestrator.storage.tables.rows import Row
 from tests.benchmarks.recorded.configurations import identity, measured_rows, recorded_runs
+from tests.benchmarks.recorded.times import HOST_BOUND
 
 COLUMNS = {
     "allocated": "peak_allocated_bytes",
@@ -109,6 +112,7 @@ def lines(options: Namespace) -> Iterator[str]:
     comparisons = list(compared(predictions, rows))
     yield from summary(comparisons)
     yield from coverage(comparisons)
+    yield from step_times(comparisons)
 
 
 def version_warnings(predicted: Row, measured_versions: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -171,6 +175,21 @@ def coverage(comparisons: Sequence[Compared]) -> Iterator[str]:
     false_fits = sum(len(comparison.false_fits) for comparison in comparisons)
     yield f"false fits: {false_fits}"
     yield from _residuals(comparisons)
+
+
+def step_times(comparisons: Iterable[Compared]) -> Iterator[str]:
+    """How far forecast seconds are from those of rows that do not wait for the host."""
+    errors = []
+    for own in comparisons:
+        forecast, row = own.prediction.get("step_seconds"), own.actual
+        if forecast and row["outcome"] == Outcome.OK and row["host_bound_share"] <= HOST_BOUND:
+            errors.append(abs(forecast / row["step_seconds_median"] - 1))
+    if errors:
+        yield (
+            f"step time of {len(errors)} rows that do not wait for the host: median error "
+            f"{statistics.median(errors):.1%}, nine of ten within {np.quantile(errors, 0.9):.1%}, "
+            f"all within {max(errors):.1%}"
+        )
 
 
 def _residuals(comparisons: Sequence[Compared]) -> Iterator[str]:

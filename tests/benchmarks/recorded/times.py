@@ -24,7 +24,7 @@ from orchestrator.storage.tables.rows import Row
 from orchestrator.units import GIB
 from tests.benchmarks.recorded.configurations import identity, measured_rows, recorded_runs
 
-_HOST_BOUND = 0.1
+HOST_BOUND = 0.1
 """Share of micro-batches without queued work above which a row is not GPU-bound."""
 _USUAL_SHARE = 0.65
 """The efficiency of a kind of which the rows say little."""
@@ -141,7 +141,7 @@ def errors_left_out(
 
 def lines(options: Namespace) -> Iterator[str]:
     every = list(timed(options))
-    bound = [own for own in every if own.host_bound_share <= _HOST_BOUND]
+    bound = [own for own in every if own.host_bound_share <= HOST_BOUND]
     errors = errors_left_out(bound, fitted)
     rival = errors_left_out(bound, constant_mfu)
     yield "| model left out | GPU-bound rows | median error | nine of ten within | constant MFU |"
@@ -187,7 +187,7 @@ def regrets(every: Sequence[Timed]) -> Iterator[str]:
     for config in dict.fromkeys(own.config for own in every):
         its = [own for own in every if own.config == config]
         others = [own for own in every if own.model != its[0].model]
-        fit = fitted([own for own in others if own.host_bound_share <= _HOST_BOUND])
+        fit = fitted([own for own in others if own.host_bound_share <= HOST_BOUND])
         for budget in _BUDGETS:
             fitting = [own for own in its if own.device_bytes <= budget * GIB]
             if len(fitting) < _ENOUGH:
@@ -206,7 +206,7 @@ def _host(every: Sequence[Timed], fit: Fit) -> Iterator[str]:
     ends = f"{spread[0]:.2f} to {spread[1]:.2f}"
     yield f"host_seconds_per_kernel: {middle:.2e}, nine of ten rows {ends} times that"
     for title, rows in (
-        ("GPU-bound", [own for own in every if own.host_bound_share <= _HOST_BOUND]),
+        ("GPU-bound", [own for own in every if own.host_bound_share <= HOST_BOUND]),
         ("host-bound", [own for own in every if own.host_bound_share > 0.9]),
     ):
         ratios = [fit(own) / (own.all_launches * middle) for own in rows]
@@ -263,7 +263,7 @@ def _timed(row: Row, rows: Sequence[Row], model: str) -> Timed:
 def _waits_for_data(row: Row) -> bool:
     """Whether neither the GPU nor its launches limit the speed."""
     waits = row.get("data_seconds_median") or 0.0
-    return bool(waits > _HOST_BOUND * row["step_seconds_median"])
+    return bool(waits > HOST_BOUND * row["step_seconds_median"])
 
 
 def _model_name(model: Mapping[str, object]) -> str:
