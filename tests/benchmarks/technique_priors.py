@@ -27,8 +27,10 @@ from jobs.techniques import AXES
 from orchestrator.search.model.effects import technique_priors, unrecorded
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.effects.unrecorded import Effect
-from orchestrator.storage.run_reader import read_run_folder
+from orchestrator.storage.layout import TRIALS
 from orchestrator.storage.tables.rows import Row, is_of_the_search
+from orchestrator.storage.tables.table_reader import read_trials_file
+from orchestrator.storage.tables.trial_table import TrialTable
 from tests.benchmarks.recorded.runs import folders_below
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
@@ -86,7 +88,7 @@ class Measured:
 
 def model_of(run: Path) -> str:
     """What was trained in a run: its model and its data, as text."""
-    config = _config_of(run)
+    config = _trials_of(run).run.config or {}
     return json.dumps([config.get("model"), config.get("data")], sort_keys=True)
 
 
@@ -95,15 +97,15 @@ def shape_of(run: Path) -> str:
 
     Data, dropout and dtype may differ: what was learnt from the one is known of the other.
     """
-    model = _config_of(run).get("model") or {}
+    model = (_trials_of(run).run.config or {}).get("model") or {}
     config = model.get("config") or {}
     sizes = [config.get(name) for name in ("hidden_size", "d_model", "num_hidden_layers")]
     return json.dumps([model.get("architecture"), model.get("name_or_path"), *sizes])
 
 
 @cache
-def _config_of(run: Path) -> Mapping[str, Any]:
-    return read_run_folder(run).trials.run.config or {}
+def _trials_of(run: Path) -> TrialTable:
+    return read_trials_file(run / TRIALS)
 
 
 def pairs_of(runs: Iterable[Path]) -> Iterator[Pair]:
@@ -111,7 +113,7 @@ def pairs_of(runs: Iterable[Path]) -> Iterator[Pair]:
     counted: list[Row] = []
     axes: dict[str, str] = {}
     for run in runs:
-        trials = read_run_folder(run).trials
+        trials = _trials_of(run)
         axes |= trials.axes
         counted += [row for row in trials.rows if _counts(row)]
     techniques = [axis for axis in axes if axis in AXES and axis not in BATCH]
@@ -210,7 +212,7 @@ def sample_memories_of(runs: Iterable[Path]) -> dict[Key, float]:
     """
     curves: dict[tuple[str, frozenset[Key]], dict[int, float]] = defaultdict(dict)
     for run in runs:
-        trials = read_run_folder(run).trials
+        trials = _trials_of(run)
         model = model_of(run)
         for row in trials.rows:
             if row["outcome"] == Outcome.OK and is_of_the_search(row):

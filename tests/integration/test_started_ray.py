@@ -117,14 +117,6 @@ def test_head_that_stands_still_is_a_sentence(driver, tmp_path):
     must_end(driver, "--resume goes on")
 
 
-def test_folder_renamed_in_mid_run_ends_the_sweep(driver, tmp_path):
-    await_record(driver, tmp_path / "run")
-    (tmp_path / "run").rename(tmp_path / "elsewhere")
-    must_end(driver, "was moved, deleted or replaced while this sweep ran")
-    assert not (tmp_path / "run").exists()
-    assert RunFolder(tmp_path / "elsewhere").records()
-
-
 def must_refuse(config: Path, output: Path, sentence: str, **variables: str) -> None:
     environment = {**os.environ, **light_parent.variables(), **variables}
     done = python("-m", "orchestrator.sweep", config, "--output", output, env=environment)

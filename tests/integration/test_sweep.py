@@ -228,6 +228,25 @@ def test_folder_in_use_is_refused(tmp_path, capsys):
 
 
 @pytest.mark.usefixtures("ray_session")
+def test_folder_renamed_in_mid_run_ends_the_sweep(tmp_path, monkeypatch, capsys):
+    folder, elsewhere = tmp_path / "run", tmp_path / "elsewhere"
+    ended = Session.ended
+
+    def rename_then(session: Session, record: TrialRecord) -> None:
+        ended(session, record)
+        folder.rename(elsewhere)
+
+    monkeypatch.setattr(Session, "ended", rename_then)
+    monkeypatch.setitem(run_trials.__kwdefaults__, "trainable", LightSlotTrainable)
+    assert run_sweep(config_of(tmp_path, [1, 2]), folder) == 1
+    error = capsys.readouterr().err
+    assert "was moved, deleted or replaced while this sweep ran" in error
+    assert "Traceback" not in error
+    assert not folder.exists()
+    assert len(RunFolder(elsewhere).records()) == 1
+
+
+@pytest.mark.usefixtures("ray_session")
 def test_resume_needs_a_run(tmp_path, capsys):
     folder = tmp_path / "nothing"
     assert run_sweep(config_of(tmp_path, [1]), folder, "--resume") == 2

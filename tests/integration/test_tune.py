@@ -26,7 +26,7 @@ def answer_of(
     config: Path, folder: Path, *options: str, capsys: pytest.CaptureFixture[str]
 ) -> tuple[int, dict[str, Any]]:
     """The verb's exit status and the JSON it printed."""
-    arguments = [str(config), "--output", str(folder), "--gpu-minutes", "0.1", "--json"]
+    arguments = [str(config), "--output", str(folder), "--gpu-minutes", "0.05", "--json"]
     status = tune.main([*arguments, *options])
     return status, json.loads(capsys.readouterr().out)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.record import Outcome
-from orchestrator.analysis.dataset import load_dataset
+from tests.benchmarks.recorded.runs import dataset_of
 
 
 def lines(options: Namespace) -> Iterator[str]:
@@ -41,7 +41,7 @@ def report(sample: Mapping[str, Any], runs: Sequence[Path]) -> Iterator[str]:
     yield f"{min(seconds):.1f} to {max(seconds):.1f} s each, mean {mean:.1f} s"
     yield f"all {planned} at that mean: {planned * mean:.0f} s"
     for run in runs:
-        rows = load_dataset(run).rows
+        rows = dataset_of(run).rows
         taken = sum(row["slot_seconds"] or 0.0 for row in rows)
         ran = sum(row["outcome"] != Outcome.SKIPPED for row in rows)
         share = f"{taken / (planned * mean):.2%}"

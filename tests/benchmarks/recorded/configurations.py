@@ -14,12 +14,12 @@ from jobs.flags import SHARED, flags_of, has_any
 from jobs.record import Outcome
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
-from orchestrator.analysis.dataset import Dataset, load_dataset
+from orchestrator.analysis.dataset import Dataset
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.rows import Row
-from tests.benchmarks.recorded.runs import folders_below
+from tests.benchmarks.recorded.runs import dataset_of, folders_below
 from tests.benchmarks.recorded.shared_gpu import shared_rows
 
 _TRAINED = ("model", "data", "deepspeed", "training_arguments")
@@ -39,7 +39,7 @@ class MeasuredRow:
 
 def recorded_runs(folder: Path) -> Iterator[Dataset]:
     """Every run below a folder, in the order of their paths."""
-    return map(load_dataset, folders_below([folder]))
+    return map(dataset_of, folders_below([folder]))
 
 
 def measured_rows(dataset: Dataset) -> Iterator[MeasuredRow]:

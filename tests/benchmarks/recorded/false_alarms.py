@@ -15,9 +15,9 @@ from orchestrator.analysis.comparison import two_runs
 from orchestrator.analysis.comparison.changes import Comparison
 from orchestrator.analysis.comparison.speed import Pair, deviations, single_changes
 from orchestrator.analysis.comparison.two_runs import VERSIONS, compare, differences
-from orchestrator.analysis.dataset import Dataset, build_dataset, load_dataset
+from orchestrator.analysis.dataset import Dataset, build_dataset
 from orchestrator.analysis.repeatability import Pace, pace_of
-from tests.benchmarks.recorded.runs import folders_below
+from tests.benchmarks.recorded.runs import dataset_of, folders_below
 
 SPEED_KINDS = ("slower", "faster")
 MIN_ROWS = 5
@@ -67,7 +67,7 @@ def lines(options: Namespace) -> Iterator[str]:
 
 def judge(folders: Sequence[Path], slower: float, alone: float) -> Iterator[Verdict]:
     """A verdict for each pair of comparable runs."""
-    runs = [(folder, load_dataset(folder)) for folder in folders]
+    runs = [(folder, dataset_of(folder)) for folder in folders]
     for (first, before), (second, after) in itertools.combinations(runs, 2):
         if any(difference.part in VERSIONS for difference in differences(before, after)):
             continue

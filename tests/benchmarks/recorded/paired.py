@@ -11,11 +11,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import KIB
 from tests.benchmarks.grids import is_gpus_own
-from tests.benchmarks.recorded.runs import full_label, ok_rows
+from tests.benchmarks.recorded.runs import dataset_of, full_label, ok_rows
 
 LISTED = 4
 """So many of the pairs that differ most are listed."""
@@ -60,7 +59,7 @@ def pairs(run: Path, other: Path) -> list[Pair]:
 
 
 def _rows_by_label(run: Path) -> dict[str, Row]:
-    dataset = load_dataset(run)
+    dataset = dataset_of(run)
     return {full_label(dataset, row): row for row in ok_rows(dataset)}
 
 

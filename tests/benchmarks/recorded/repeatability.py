@@ -23,11 +23,11 @@ import numpy as np
 from scipy import optimize, stats
 
 from jobs.flags import SHARED, flags_of, has_any
-from orchestrator.analysis.dataset import Dataset, load_dataset
+from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.objectives import row_joules_per_sample
 from orchestrator.analysis.repeatability import Pace, Variation, pace_of
 from orchestrator.storage.tables.rows import Row
-from tests.benchmarks.recorded.runs import folders_below, full_label, ok_rows
+from tests.benchmarks.recorded.runs import dataset_of, folders_below, full_label, ok_rows
 
 MAX_OWN_ERROR = 0.25
 """Rows whose own interval is wider are left out."""
@@ -60,7 +60,7 @@ class Pair:
 
 
 def lines(options: Namespace) -> Iterator[str]:
-    return report(pairs([(str(own), load_dataset(own)) for own in folders_below(options.runs)]))
+    return report(pairs([(str(own), dataset_of(own)) for own in folders_below(options.runs)]))
 
 
 def pairs(runs: Sequence[tuple[str, Dataset]]) -> list[Pair]:

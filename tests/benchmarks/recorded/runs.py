@@ -1,13 +1,17 @@
 """Rows of recorded runs, as the subcommands of ``tests.benchmarks.tables`` read them."""
 
 from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
 
 from jobs.record import Outcome
-from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.labels import label
 from orchestrator.storage.layout import TRIALS
 from orchestrator.storage.tables.rows import Row
+
+dataset_of = cache(load_dataset)
+"""A run from its folder; the tests print the figures of many subcommands in one process."""
 
 
 def folders_below(runs: Iterable[Path]) -> list[Path]:

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator
 from jobs.flags import Flag
 from jobs.node import gpu_fitness
 from jobs.spec import LibrarySettings
-from orchestrator.analysis.dataset import load_dataset
 from orchestrator.reporting.flags import describe
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import memory, number
+from tests.benchmarks.recorded.runs import dataset_of
 
 
 def lines(options: Namespace) -> Iterator[str]:
     for run in options.runs:
-        dataset = load_dataset(run)
+        dataset = dataset_of(run)
         flags = shared_rows(dataset.table.rows)
         yield f"{run}: {len(flags)} of {len(dataset.table.rows)} rows"
         for row in dataset.table.rows:

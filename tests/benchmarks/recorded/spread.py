@@ -16,10 +16,10 @@ import numpy as np
 
 from jobs.record import Outcome
 from jobs.steady_state import MIN_STEPS, is_settled
-from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.layout import STEPS
 from orchestrator.storage.tables.table_reader import read_steps
 from tests.benchmarks.grids import is_gpus_own
+from tests.benchmarks.recorded.runs import dataset_of
 
 FREEDOM = np.geomspace(0.5, 3, 28)
 SHARE = np.geomspace(0.003, 0.015, 28)
@@ -42,7 +42,7 @@ def trials(folder: Path) -> Iterator[Trial]:
     for path in sorted(folder.rglob(STEPS)):
         seconds: dict[str, list[float]] = {}
         # Follow-ups are repeats of trials, and their steps vary equally.
-        for row in load_dataset(path.parent).table.rows:
+        for row in dataset_of(path.parent).table.rows:
             if row["outcome"] == Outcome.OK and is_gpus_own(row):
                 seconds[row["trial_id"]] = []
         for step in read_steps(path.parent, ("trial_id", "counted", "device_seconds")):
