@@ -1,6 +1,7 @@
 """Which trials of a plan to predict, so that the memory of all others follows from them."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
@@ -11,6 +12,9 @@ _SMALL_PLAN = 300
 """In a plan with at most this many trials, all are predicted."""
 _LARGEST_PREDICTED = 256
 """The largest micro-batch to predict. Larger ones are extrapolated from the last two."""
+_NEARLY_EQUAL = 0.1
+"""A technique changes the memory hardly, or in a known way, if the deviation of its effect between
+models is at most this: then another prediction can be borrowed."""
 _SIZE_RATIO = 4
 """In a larger plan, each predicted micro-batch is at least this many times the one before."""
 
@@ -27,7 +31,7 @@ def prediction_shortlist(trials: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
     first = next(iter(by_curve))
     needed = [curve for curve in by_curve if _needs_prediction(curve, first)]
     chosen: list[TrialSpec] = []
-    for curve in sorted(needed, key=_expected_log_time):
+    for curve in sorted(needed, key=partial(_lateness, first)):
         last = 0
         for size, trial in sorted(by_curve[curve].items()):
             if last == 0 or _SIZE_RATIO * last <= size <= _LARGEST_PREDICTED:
@@ -41,6 +45,15 @@ def _needs_prediction(curve: Curve, first: Curve) -> bool:
     # One that differs from the first in a data loader, say, has the memory of another curve.
     changed = set(curve.techniques) - set(first.techniques)
     return not any(axis in NO_DEVICE_MEMORY for axis, _, _ in changed)
+
+
+def _lateness(first: Curve, curve: Curve) -> tuple[bool, int, float]:
+    """Less for a curve whose prediction says more: first those that no other can stand for, then
+    those with few changes, which stand for many others, and the likeliest picks among them."""
+    changed = set(curve.techniques) - set(first.techniques)
+    effects = [shipped_priors().of(axis, value) for axis, _, value in changed]
+    is_borrowed = any(effect.memory_deviation <= _NEARLY_EQUAL for effect in effects)
+    return is_borrowed, len(changed), _expected_log_time(curve)
 
 
 def _expected_log_time(curve: Curve) -> float:
