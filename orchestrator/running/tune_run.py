@@ -46,6 +46,7 @@ def space_of(
     search = TuneOptions(
         any_recipe=goal.recipe != "own",
         slot_seconds=search_seconds,
+        reserve_seconds=gpu_seconds - search_seconds,
         effective_batch=space.effective_batch,
     )
     policy = FollowUpPolicy(

@@ -45,6 +45,11 @@ class Search(ABC):
     def exhausted(self) -> bool:
         """Whether ``ask`` will never return a trial again. Trials may still be outstanding."""
 
+    @property
+    def overtime_seconds(self) -> float:
+        """Slot time that the search has taken beyond its own."""
+        return 0.0
+
     def skipped(self) -> Iterable[TrialRecord]:
         """A record for each planned trial that the search decided not to run, with rule and reason.
         Until the search is exhausted a skipped trial may still become pending again."""

@@ -157,7 +157,8 @@ class FollowUps(Search):
     def _allowed_seconds(self) -> float:
         """The slot time in seconds that all follow-ups together may take."""
         searched = sum(record.slot_seconds for record in self._records.values())
-        return max(self._policy.min_seconds, self._policy.slot_share * searched)
+        own = max(self._policy.min_seconds, self._policy.slot_share * searched)
+        return own - self._search.overtime_seconds
 
     def _expected_seconds(self, trials: Iterable[TrialSpec]) -> float:
         """The expected slot time of follow-ups, by the trials that they follow."""

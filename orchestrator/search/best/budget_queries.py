@@ -29,8 +29,7 @@ _HARDLY_FITS = 0.05
 _ALLOWED_FACTOR = 4.0
 """A trial may take this many times what is expected."""
 _ALLOWED_IN_ANY_CASE = 60.0
-"""So many seconds are allowed even if less is expected, but at most the search's time divided by
-``_ALLOWED_FACTOR``."""
+"""So many seconds even if less is expected, at most the search's time / ``_ALLOWED_FACTOR``."""
 _LAST_FACTOR, _LAST_SECONDS = 2.0, 10.0
 """Even if less time is left, a trial may take this many times what is expected, and so long."""
 _UNKNOWN = RemainingGain(probability_any_fits=1.0, values=np.zeros(0))
@@ -62,6 +61,8 @@ class StoppingRule:
     """Probability of the upper bound of this gain, and that no candidate fits."""
     slot_seconds: float = math.inf
     """Slot time that the search may take."""
+    reserve_seconds: float = 0.0
+    """More of it, for budgets without a pick alone."""
 
     def allowed_seconds(self, expected: float, left: float) -> float:
         """The slot time that a trial may take, of what is ``left``; ``expected`` is infinite before
@@ -164,10 +165,10 @@ class _Deciding:
         seconds = np.maximum(expected, state.failures.late_seconds())
         can_gain = (gains > 0) & can_run
         left = self._seconds_left(seconds)
-        is_worth_measuring = can_gain & (seconds <= left)
+        is_worth_measuring = can_gain & (seconds <= left + self._reserve(assessments))
         rules = self._rules(np.max([assessment.fits for assessment in assessments], axis=0))
         rules[can_gain & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
-        # The open repeats of a measured candidate run first.
+        # Open repeats of what was measured run first.
         repeats = [index for index in state.measured if self.is_open[index]]
         most_valuable = most_per_second(values, gains, seconds, is_worth_measuring)
         chosen = next(iter(repeats), most_valuable)
@@ -176,7 +177,6 @@ class _Deciding:
             next=chosen,
             skipped=self._skipped(rules, is_worth_measuring),
             results=tuple(assessment.result for assessment in assessments),
-            # Without a next trial, no one asks for the time that it may take.
             allowed_seconds=self.stopping.allowed_seconds(float(expected[chosen or 0]), left),
         )
 
@@ -184,6 +184,13 @@ class _Deciding:
         """Slot time for further trials. A running one is charged with its expected ``seconds``."""
         running = float(seconds[self.plan.outstanding_candidates].sum())
         return self.stopping.slot_seconds - self.state.slot_seconds - running
+
+    def _reserve(self, assessments: Sequence[_Assessment]) -> Array:
+        """What each candidate may take of the follow-ups' time: the part of budgets without a pick,
+        which leave them nothing to check."""
+        missing = [own.gains for own in assessments if own.result.pick is None]
+        part = self.stopping.reserve_seconds * len(missing) / len(assessments)
+        return np.asarray(part * (np.sum(missing, axis=0) > 0))
 
     def _can_run(self) -> Mask:
         can_run = self.is_open & ~self.state.cannot_run

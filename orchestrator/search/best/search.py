@@ -34,7 +34,8 @@ class BestSearch(Search):
     The search answers for the training recipe of the ``baseline``, with ``any_recipe`` also for all
     together, and with ``effective_batch`` only for this one. With ``accounts_for_plan`` off, the
     plan is a large space to choose from, and only measured trials get a record. ``slot_seconds``
-    ends the search, and trials that take several times as long as expected.
+    ends the search, and trials that take several times as long as expected; a budget without a pick
+    may take ``reserve_seconds`` more.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class BestSearch(Search):
         accounts_for_plan: bool = True,
         effective_batch: int | None = None,
         slot_seconds: float = math.inf,
+        reserve_seconds: float = 0.0,
     ) -> None:
         self._candidates = candidates_of(trials)
         baseline = baseline or {}
@@ -62,7 +64,10 @@ class BestSearch(Search):
         self._state = SearchState(self._candidates, predicted_bytes, priors)
         self._budgets = tuple(sorted(set(budgets)))
         self._stopping_rule = StoppingRule(
-            regret=regret, confidence=confidence, slot_seconds=slot_seconds
+            regret=regret,
+            confidence=confidence,
+            slot_seconds=slot_seconds,
+            reserve_seconds=reserve_seconds,
         )
         self._accounts_for_plan = accounts_for_plan
         self._effective_batch = effective_batch
@@ -110,6 +115,10 @@ class BestSearch(Search):
     @property
     def exhausted(self) -> bool:
         return self._current_decisions().next is None and not self._plan.outstanding
+
+    @property
+    def overtime_seconds(self) -> float:
+        return max(0.0, self._state.slot_seconds - self._stopping_rule.slot_seconds)
 
     def skipped(self) -> Iterable[TrialRecord]:
         if not self._accounts_for_plan:

@@ -279,6 +279,13 @@ def test_checks_of_compiled_picks_expect_a_warm_cache(compiled, checked):
     assert len(again) == checked
 
 
+@pytest.mark.parametrize(("overtime", "checked"), [(0.0, 1), (19.5, 0)])
+def test_overtime_of_the_search_is_the_follow_ups(overtime, checked, monkeypatch):
+    monkeypatch.setattr(Grid, "overtime_seconds", overtime)
+    policy = ONLY_CHECKS.model_copy(update={"slot_share": 0.0, "min_seconds": 20.0})
+    assert len(run_to_the_end(follow_ups((24 * GIB,), policy), Device())) == checked
+
+
 def test_time_of_an_earlier_check_counts_although_its_trial_is_no_pick_any_more():
     device = Device()
     (check,) = run_to_the_end(follow_ups((24 * GIB,), trials=TRIALS[:4]), device)
