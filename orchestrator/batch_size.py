@@ -44,19 +44,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _of(config: SweepConfig, options: BatchSizeOptions) -> _BatchSizeVerb:
-    from orchestrator.planning.plan import world_size_of
-    from orchestrator.planning.technique_sets import read_choice, technique_sets
+    from orchestrator.planning.technique_sets import sets_to_tune
 
-    chosen = dict(read_choice(text, config) for text in options.choices)
-    sets = technique_sets(config, chosen, every=options.every_set)
-    # The command line comes before the configuration.
-    effective_batch = options.effective_batch
-    configured = config.baseline.get("effective_batch")
-    if effective_batch is None and isinstance(configured, int):
-        effective_batch = configured
-    is_shared = any(world_size_of(one.choices, config) > 1 for one in sets)
-    if effective_batch is not None and is_shared:
-        raise ValueError("an effective batch of several GPUs is found by tune, which shares it out")
+    choices, asked = options.choices, options.effective_batch
+    sets, effective_batch = sets_to_tune(config, choices, asked, every=options.every_set)
     return _BatchSizeVerb(config, options, sets, effective_batch)
 
 

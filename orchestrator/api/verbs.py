@@ -45,6 +45,8 @@ class Measuring(TypedDict, total=False):
     address: str | None
     trust_remote_code: bool
     allow_own_code: bool
+    gpus: int | None
+    """GPUs of a trial; None: as ``resources.gpus_per_trial`` says."""
 
 
 def sweep(config: Path | str, **measuring: Unpack[Measuring]) -> Run:
@@ -104,23 +106,22 @@ def batch_size(
     """Find the batch to train with, for every available GPU model.
 
     ``choices`` are techniques as "precision=bf16". ``every_set`` takes every technique set of the
-    sweep. The other arguments are the fields of ``BatchSizeGoal``. Raises what ``sweep`` raises,
-    and ValueError for a wrong choice.
+    sweep. The other arguments are the fields of ``BatchSizeGoal``; ``effective_batch`` is the
+    configuration's by default. Raises what ``sweep`` and ``sets_to_tune`` raise.
     """
-    from orchestrator.planning.technique_sets import read_choice, technique_sets
+    from orchestrator.planning.technique_sets import sets_to_tune
     from orchestrator.running.batch_size_run import tune_batch_sizes
     from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal
 
-    goal = BatchSizeGoal(
-        effective_batch=effective_batch,
-        memory_margin=memory_margin,
-        tolerance=tolerance,
-        max_micro_batch=max_micro_batch,
-        exact=exact,
-    )
     with _started(config, measuring, suffix="-batch-size") as start:
-        chosen = dict(read_choice(text, start.config) for text in choices)
-        sets = technique_sets(start.config, chosen, every=every_set)
+        sets, batch = sets_to_tune(start.config, choices, effective_batch, every=every_set)
+        goal = BatchSizeGoal(
+            effective_batch=batch,
+            memory_margin=memory_margin,
+            tolerance=tolerance,
+            max_micro_batch=max_micro_batch,
+            exact=exact,
+        )
         return tune_batch_sizes(start, sets, goal)
 
 

@@ -14,7 +14,7 @@ from orchestrator.planning.choices.axes import (
     owned_arguments,
     read_technique,
 )
-from orchestrator.planning.plan import plan
+from orchestrator.planning.plan import plan, world_size_of
 from orchestrator.planning.problems import advice
 from orchestrator.planning.settings import SweepConfig
 
@@ -45,6 +45,26 @@ class TechniqueSet:
             return planned.ruled_out[0]
         (spec,) = planned.trials
         return replace(spec, measure=_quick_measure_at(spec, relative_error)) if has_gpu else spec
+
+
+def sets_to_tune(
+    config: SweepConfig,
+    choices: Iterable[str] = (),
+    effective_batch: int | None = None,
+    *,
+    every: bool = False,
+) -> tuple[tuple[TechniqueSet, ...], int | None]:
+    """The technique sets whose batch to tune, with choices such as "precision=bf16" laid over each,
+    and the effective batch to reach: the given one, else the configuration's. Raises ValueError for
+    a wrong choice, and for an effective batch of several GPUs."""
+    sets = technique_sets(config, dict(read_choice(text, config) for text in choices), every=every)
+    configured = config.baseline.get("effective_batch")
+    if effective_batch is None and isinstance(configured, int):
+        effective_batch = configured
+    is_shared = any(world_size_of(one.choices, config) > 1 for one in sets)
+    if effective_batch is not None and is_shared:
+        raise ValueError("an effective batch of several GPUs is found by tune, which shares it out")
+    return sets, effective_batch
 
 
 def technique_sets(

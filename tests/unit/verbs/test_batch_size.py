@@ -11,7 +11,7 @@ from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator import argument_types, batch_size, cli
 from orchestrator.planning.config import load_config
-from orchestrator.planning.technique_sets import read_choice, technique_sets
+from orchestrator.planning.technique_sets import read_choice, sets_to_tune, technique_sets
 from tests.support.config_files import SHIPPED, config_of
 from tests.support.golden import assert_golden
 
@@ -37,6 +37,15 @@ SINGLES = "{micro_batch: 4}, {micro_batch: 1, accumulation: 4}, {optimizer: sgd}
 def test_technique_sets_that_are_tuned(text, every, over, labels, tmp_path):
     sets = technique_sets(config_of(tmp_path, text), over, every=every)
     assert [technique_set.label for technique_set in sets] == labels
+
+
+@pytest.mark.parametrize(("asked", "reached"), [(None, 64), (32, 32)])
+def test_effective_batch_is_the_configurations_unless_another_is_asked_for(
+    asked, reached, tmp_path
+):
+    config = config_of(tmp_path, baseline={"effective_batch": 64})
+    (technique_set,), batch = sets_to_tune(config, ["precision=bf16"], asked)
+    assert (technique_set.choices["precision"], batch) == ("bf16", reached)
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
