@@ -14,6 +14,7 @@ library_facts/      what the installed libraries know, collected once for the dr
 spec/               what a trial is asked to do
 
 record.py           what came of one trial
+rank_records.py     the same of a trial of several ranks
 anatomy_record.py   its anatomy as plain data
 gradient_check.py   whether gradients are those of the same weights in fp32
 errors.py           what an error means: exceptions, signals and exit codes as outcomes

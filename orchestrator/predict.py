@@ -13,6 +13,7 @@ from orchestrator.argument_types import size
 from orchestrator.running.options import VerbOptions
 
 if TYPE_CHECKING:
+    from jobs.spec import TrialSpec
     from orchestrator.planning.settings import SweepConfig
     from orchestrator.storage.prices import Price
 
@@ -21,7 +22,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Predict memory and time of the trials and print them. Returns the exit status."""
     options = command_line().parse_args(arguments)
 
-    from orchestrator.api.predictions import on_all_cards, predicted
     from orchestrator.planning.plan import plan, trials_with_ids
     from orchestrator.planning.problems import ConfigError
     from orchestrator.prediction.gpus import known_gpus, load_gpu
@@ -49,6 +49,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return cli.EXIT_USAGE
     if options.tune:
         return _tune(config, options, prices)
+    return _predict(config, trials, options, prices)
+
+
+def _predict(
+    config: SweepConfig,
+    trials: Sequence[TrialSpec],
+    options: argparse.Namespace,
+    prices: Mapping[str, Price],
+) -> int:
+    from orchestrator.api.predictions import on_all_cards, predicted
+
     _show(0, len(trials))
     if options.gpu is None:
         predictions = on_all_cards(config, trials, options.memory, prices, _show)

@@ -6,6 +6,7 @@ environment_results.py  the configurations of one environment, and what follows 
 recommendation/         the best configuration under constraints
 budget_picks.py         the fastest configuration within each memory budget
 pareto.py               the Pareto front
+grouping.py             items grouped by a key
 objectives.py           the figures to rank by
 repeatability.py        by how much two trials of one configuration can differ
 follow_up_results.py    picks measured again with less memory, and close configurations in turns

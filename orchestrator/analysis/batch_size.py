@@ -10,7 +10,7 @@ from jobs.flags import LOSS, Flag, FlagKind, flag_columns, flags_of, has_any
 from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.configuration import MISMATCH
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
-from orchestrator.analysis.recommendation import Alternative, Constraints
+from orchestrator.analysis.recommendation import Alternative, Constraints, recommend
 from orchestrator.storage.run_metadata import RunMetadata
 
 FILE = "batch_size.json"
@@ -225,4 +225,4 @@ def _nearby(answer: BatchSizeResult, dataset: Dataset) -> tuple[Alternative, ...
     limit = min((size.limit_bytes for size in answer.sizes), default=math.inf)
     memory_bytes = int(limit) if math.isfinite(limit) else None
     constraints = Constraints(memory_bytes=memory_bytes, effective_batch=answer.effective_batch)
-    return dataset.main.recommend(constraints).nearby
+    return recommend(dataset.main.rankings, constraints).nearby

@@ -34,6 +34,11 @@ class BudgetPick:
     comparisons: tuple[PairedComparison, ...] = ()
     """The tie-breaks of the first contender against each of the others."""
 
+    @property
+    def configurations(self) -> list[Configuration]:
+        """The pick, and a faster configuration of another training recipe if there is one."""
+        return [own for own in (self.best, self.other) if own is not None]
+
 
 def fastest(
     configurations: Iterable[Configuration], budget_bytes: float = math.inf

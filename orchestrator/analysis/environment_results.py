@@ -22,12 +22,9 @@ from orchestrator.analysis.gradient_results import GradientResult, gradient_resu
 from orchestrator.analysis.loss_parity.equivalence import SameLosses
 from orchestrator.analysis.pareto import fronts_by
 from orchestrator.analysis.recommendation import (
-    Constraints,
     LongestContext,
     Rankings,
-    Recommendation,
     longest_contexts,
-    recommend,
 )
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.rows import Row
@@ -114,10 +111,6 @@ class EnvironmentResults:
         """Trial -> what the comparison of its gradients found."""
         return gradient_results(self.follow_ups)
 
-    def recommend(self, constraints: Constraints) -> Recommendation:
-        """The best under constraints, the price of each constraint, and what was left out."""
-        return recommend(self.rankings, constraints)
-
     def longest(
         self, memory_bytes: float | None = None, *, all_recipes: bool = False
     ) -> tuple[LongestContext, ...]:
@@ -139,8 +132,7 @@ class EnvironmentResults:
     @property
     def picks(self) -> tuple[Configuration, ...]:
         """The pick of each budget, followed by the best of other recipes if that is faster."""
-        picked = [own for pick in self.budget_picks for own in (pick.best, pick.other)]
-        return tuple(own for own in picked if own is not None)
+        return tuple(own for pick in self.budget_picks for own in pick.configurations)
 
     @cached_property
     def baseline(self) -> Mapping[str, Choice]:

@@ -1,7 +1,7 @@
 """The Python interface: every verb as a function, and a run as an object with methods.
 
 verbs.py        sweep, tune, batch_size, recommend, compare, explain, report, doctor, init ...
-predictions.py  predict, and what it returns
+predictions.py  predict, and what it returns; tune_forecast.py for what tune would find
 run.py          a run, and what it answers
 """
 

@@ -43,7 +43,7 @@ class FollowUpPlan:
         is_capped = pick.budget_bytes < self.results.device_bytes
         if not (self.policy.verify_budgets and is_capped and len(pick.failed) < MAX_FAILED_CHECKS):
             return []
-        checked = [*_picked(pick), *self._longest(pick.budget_bytes)]
+        checked = [*pick.configurations, *self._longest(pick.budget_bytes)]
         return [under_cap(record, pick.budget_bytes) for record in self._records_of(checked)]
 
     def gain_rounds(self, pick: BudgetPick) -> list[list[TrialSpec]]:
@@ -55,7 +55,7 @@ class FollowUpPlan:
         if own is None or not is_unequal or own.memory_bytes > pick.budget_bytes:
             return []
         rounds = self.policy.gain_rounds
-        return [tie_break(self._records_of([own, each]), rounds) for each in _picked(pick)]
+        return [tie_break(self._records_of([own, each]), rounds) for each in pick.configurations]
 
     def gradient_checks(self) -> list[TrialSpec]:
         """Trials that compare gradients, for budgets' picks with techniques not compared yet."""
@@ -66,7 +66,7 @@ class FollowUpPlan:
         wanted = {
             same_code(own): own
             for pick in reversed(self.picks)
-            for own in reversed([*_picked(pick)])
+            for own in reversed(pick.configurations)
         }
         done = {
             same_code(own) for own in self.results.configurations if compared.keys() & own.trial_ids
@@ -76,7 +76,7 @@ class FollowUpPlan:
 
     def profiles(self) -> list[TrialSpec]:
         """Profiles of the budgets' picks, then of the front, starting with its fastest end."""
-        picked = [own for pick in self.picks for own in _picked(pick)]
+        picked = [own for pick in self.picks for own in pick.configurations]
         # The front is sorted from the least memory to the fastest. Its last item comes first.
         front = self.results.front
         records = self._records_of([*picked, *front[-1:], *front])
@@ -96,11 +96,6 @@ class FollowUpPlan:
         """The first repeat of each configuration, of one that is listed twice only once."""
         trial_ids = dict.fromkeys(own.trial_ids[0] for own in configurations)
         return [self.records[trial_id] for trial_id in trial_ids]
-
-
-def _picked(pick: BudgetPick) -> Iterator[Configuration]:
-    """The pick, and a faster configuration of another training recipe if there is one."""
-    return (own for own in (pick.best, pick.other) if own is not None)
 
 
 def tie_break(records: Sequence[TrialRecord], rounds: int) -> list[TrialSpec]:

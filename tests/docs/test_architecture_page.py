@@ -1,4 +1,4 @@
-"""The architecture page lists every folder of the source, and nothing that is not there."""
+"""The architecture page lists every folder of the source, and each folder's index its modules."""
 
 import re
 from collections.abc import Iterator
@@ -47,3 +47,13 @@ def test_every_listed_path_exists(root):
     paths = listed(root)
     assert paths
     assert sorted(path for path in paths if not (ROOT / root / path).exists()) == []
+
+
+@pytest.mark.parametrize("root", ROOTS)
+def test_every_module_is_named_in_the_index_of_its_package(root):
+    unnamed = []
+    for initial in (ROOT / root).rglob("__init__.py"):
+        index = set(re.findall(r"\w+", initial.read_text(encoding="utf-8")))
+        modules = {path.stem for path in initial.parent.glob("*.py")} - {"__main__"}
+        unnamed += [f"{initial.parent.name}/{own}" for own in modules - {"__init__"} - index]
+    assert sorted(unnamed) == []

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 from jobs.flags import SHARED
 from jobs.techniques import BATCH_AXES
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.recommendation import Constraints, Offer
+from orchestrator.analysis.recommendation import Constraints, Offer, recommend
 from orchestrator.analysis.recommendation.offers import as_measured
 from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import memory_meaning
@@ -156,7 +156,7 @@ def _result(
     constraints: Constraints,
     search: BudgetResult | None,
 ) -> TuneResult:
-    recommendation = environment.recommend(constraints)
+    recommendation = recommend(environment.rankings, constraints)
     best = recommendation.best
     measured = list(map(as_measured, environment.configurations))
     choices = environment.baseline

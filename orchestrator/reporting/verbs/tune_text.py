@@ -38,19 +38,7 @@ def _result_lines(result: TuneResult) -> Iterator[str]:
     budget = result.budget_bytes
     where = "in the machine's memory" if budget is None else f"within {memory(budget)}"
     yield f"{where}, whatever it trains" if result.all_recipes else where
-    batch = result.effective_batch
-    batches = "" if batch is None else f" with an effective batch of {batch}"
-    nothing = (f"  no measured configuration fits{batches}",)
-    if result.changes:
-        yield f"  your arguments + {result.changes}"
-    yield from (f"    trains differently: {words}" for words in result.differences)
-    if result.all_recipes and result.best is not None and not result.differences:
-        yield "  nothing that was tried and trains differently is faster"
-    yield from nothing if result.best is None else result.best.text
-    if result.least_memory is not None:
-        figures, *shared = result.least_memory.text
-        yield f"  least memory measured: {figures}"
-        yield from shared
+    yield from _best_lines(result)
     yield from _gain_lines(result)
     # With two steps, the first line of the result says it all.
     if len(result.steps) > 2:
@@ -66,6 +54,24 @@ def _result_lines(result: TuneResult) -> Iterator[str]:
                 "  the search ended before this was certain; --resume with more --gpu-minutes"
                 " continues it"
             )
+
+
+def _best_lines(result: TuneResult) -> Iterator[str]:
+    if result.changes:
+        yield f"  your arguments + {result.changes}"
+    yield from (f"    trains differently: {words}" for words in result.differences)
+    if result.best is not None:
+        if result.all_recipes and not result.differences:
+            yield "  nothing that was tried and trains differently is faster"
+        yield from result.best.text
+    else:
+        batch = result.effective_batch
+        batches = "" if batch is None else f" with an effective batch of {batch}"
+        yield f"  no measured configuration fits{batches}"
+    if result.least_memory is not None:
+        figures, *shared = result.least_memory.text
+        yield f"  least memory measured: {figures}"
+        yield from shared
 
 
 def _gain_lines(result: TuneResult) -> Iterator[str]:

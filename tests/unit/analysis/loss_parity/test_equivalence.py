@@ -14,7 +14,7 @@ from orchestrator.analysis.dataset import (
     dataset_of_records,
     load_dataset,
 )
-from orchestrator.analysis.recommendation import Constraints
+from orchestrator.analysis.recommendation import Constraints, recommend
 from orchestrator.reporting.configurations import row_of
 from orchestrator.reporting.verbs.recommendation import render
 from orchestrator.storage.run_metadata import RunMetadata
@@ -57,7 +57,7 @@ def test_liger_with_the_references_losses_is_picked():
     liger = trial(changed(losses_of(), 0.001), LIGER, speed=130.0)
     dataset = dataset_of(plain, liger)
     results = dataset.main
-    answer = results.recommend(Constraints())
+    answer = recommend(results.rankings, Constraints())
     best = answer.best.configuration
     assert best.samples_per_second == 130.0
     assert best.training_recipe == PLAIN
@@ -106,7 +106,7 @@ def test_equal_losses_show_equivalence_of_what_acts_in_every_step(
     plain = trial(losses_of(200)[:steps], speed=100.0, **dict.fromkeys(recipe, default))
     results = results_of(plain, trial(losses, recipe, speed=130.0))
     assert bool(results.same_losses) is is_equal
-    answer = results.recommend(Constraints())
+    answer = recommend(results.rankings, Constraints())
     assert answer.best.configuration.samples_per_second == (130.0 if is_equal else 100.0)
 
 
@@ -135,5 +135,5 @@ def test_liger_with_the_losses_of_the_adapters_own_recipe_is_recommended():
     results = results_of(*records)
     assert results.recipe == TrainingRecipe.of(LORA)
     assert results.same_losses[TrainingRecipe.of(WITH_LIGER)].pairs == 1
-    answer = results.recommend(Constraints())
+    answer = recommend(results.rankings, Constraints())
     assert answer.best.configuration.samples_per_second == 3.11

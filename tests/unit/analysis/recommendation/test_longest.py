@@ -6,7 +6,7 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
-from orchestrator.analysis.recommendation import Constraints
+from orchestrator.analysis.recommendation import Constraints, recommend
 from orchestrator.analysis.technique_effects import technique_effects
 from orchestrator.reporting.sections.longest_context import lines
 from orchestrator.storage.run_metadata import RunMetadata
@@ -99,7 +99,7 @@ def test_lines_of_longest_say_that_nothing_was_verified(dataset):
 
 def test_other_lengths_are_other_workloads_whatever_the_recipe(dataset):
     results = dataset.main
-    answer = results.recommend(Constraints(all_recipes=True))
+    answer = recommend(results.rankings, Constraints(all_recipes=True))
     offered = [answer.best, *answer.runners_up, *(cost.candidate for cost in answer.costs)]
     front = [*results.front_across_recipes, *(candidate.configuration for candidate in offered)]
     assert {own.choices["sequence_length"] for own in front} == {1024}
@@ -117,7 +117,7 @@ def test_recommend_at_a_longer_baseline_never_offers_a_shorter_one():
     ]
     run = RunMetadata(baseline={"sequence_length": 4096}, axes=("sequence_length",))
     results = dataset_of_records(records, run).main
-    answer = results.recommend(Constraints(all_recipes=True))
+    answer = recommend(results.rankings, Constraints(all_recipes=True))
     assert answer.best.configuration.samples_per_second == 9.0
     assert all(pick.other is None for pick in results.budget_picks)
 

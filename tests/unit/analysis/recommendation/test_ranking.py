@@ -44,7 +44,7 @@ def test_recommend_offers_nothing_that_trains_wrongly(run, effective_batch, all_
         constraints = Constraints(
             memory_bytes=memory_bytes, effective_batch=effective_batch, all_recipes=all_recipes
         )
-        for candidate in named(results.recommend(constraints)):
+        for candidate in named(recommend(results.rankings, constraints)):
             assert not has_any(candidate.configuration.flags, LOSS)
             assert not candidate.measured.trains_wrongly
 
@@ -53,7 +53,7 @@ def test_recommend_offers_nothing_that_trains_wrongly(run, effective_batch, all_
 def test_budgets_and_recommend_show_one_decision(run):
     results = recorded(run)
     for pick in results.budget_picks:
-        best = results.recommend(Constraints(memory_bytes=pick.budget_bytes)).best
+        best = recommend(results.rankings, Constraints(memory_bytes=pick.budget_bytes)).best
         assert (best and best.configuration) is pick.best
 
 
