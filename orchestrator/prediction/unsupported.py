@@ -151,5 +151,5 @@ def _unmodelled_deepspeed(spec: TrialSpec) -> Iterator[str]:
     name = str(spec.settings.training_arguments.get("optim", "adamw_torch_fused"))
     if not name.startswith("adamw_torch"):
         yield "DeepSpeed flattens parameters before this optimizer sees them"
-    if spec.accumulation > 1:
+    if spec.accumulation > 1 and spec.world_size == 1:
         yield "how DeepSpeed accumulates gradients on the GPU is not modelled"

@@ -107,7 +107,8 @@ def trial_streams(
             bucket_bytes=bucket_bytes,
             partition_bytes=_partition_bytes(model, engine),
         )
-        first = reduction.of(first)
+        first = reduction.of_step(first, later if accumulation > 1 else None)
+        later = None
     else:
         first = _bucketed(first, bucket_bytes, from_start=is_stage_3)
     return TrialStreams(

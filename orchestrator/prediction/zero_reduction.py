@@ -25,6 +25,23 @@ class Reduction:
     """Bytes in the bucket."""
     _has_partition: bool = field(default=False, init=False)
 
+    def of_step(self, first: Stream, later: Stream | None) -> Stream:
+        """The events of a step of one micro-batch, or of two: ``later`` is the second one, which
+        adds to the gradients of the first.
+
+        From stage 2 on, every micro-batch is reduced and finds no gradients. Stage 2 adds what it
+        got to the partition, and drops it.
+        """
+        if later is None:
+            return self.of(first)
+        if self.stage == 1:
+            return self.of(_joined(first, later))
+        again = self.of(first)
+        if self.stage == 2:
+            (partition,) = (own for own in again.events if _is_left(own, again, "gradients"))
+            again = replace(again, events=(*again.events, Free(number=partition.number)))
+        return _joined(self.of(first), again)
+
     def of(self, stream: Stream) -> Stream:
         """The events of a micro-batch with those of the reduction."""
         # Numbers that no event of the stream has.
@@ -69,6 +86,19 @@ class Reduction:
     def _taken(self, nbytes: int, kind: str) -> Allocation:
         self._number += 1
         return Allocation(number=self._number, formula="tensor", integers=(nbytes,), kind=kind)
+
+
+def _is_left(event: Event, stream: Stream, kind: str) -> bool:
+    """Whether it is an allocation of this kind that the stream does not free."""
+    freed = (own.number for own in stream.events if isinstance(own, Free))
+    return isinstance(event, Allocation) and event.kind == kind and event.number not in freed
+
+
+def _joined(one: Stream, other: Stream) -> Stream:
+    """Both in a row."""
+    beyond = 1 + max(event.number for event in one.events)
+    renumbered = (replace(event, number=event.number + beyond) for event in other.events)
+    return replace(one, events=(*one.events, *renumbered))
 
 
 def first_allocation_after_a_gradient(events: Sequence[Event]) -> int:

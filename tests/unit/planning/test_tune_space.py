@@ -87,10 +87,10 @@ def test_tune_space_of_several_gpus_shares_an_effective_batch():
 
 
 def test_tune_space_of_several_gpus_combines_most_with_their_use():
-    trials = whole_space(TEXT + "resources: {gpus_per_trial: 2}\n").plan.trials
+    trials = space(TEXT + "resources: {gpus_per_trial: 2}\n").plan.trials
     used = sum(own.world_size == 2 for own in trials)
-    assert used > 0.7 * len(trials)
-    assert {own.world_size for own in whole_space().plan.trials} == {1}
+    assert used > 0.9 * len(trials)
+    assert {own.world_size for own in space().plan.trials} == {1}
 
 
 def test_tune_space_of_a_user_who_accumulates_keeps_the_effective_batch():

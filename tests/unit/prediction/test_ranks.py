@@ -84,8 +84,20 @@ def test_fsdp2_keeps_whole_gradients_while_it_accumulates(of):
     assert more >= 2 * PARAMETERS * (1 - 1 / RANKS)
 
 
-def test_accumulation_under_deepspeed_is_not_predicted(of):
-    assert "accumulates gradients" in of("zero1", 2).unknown
+def test_zero1_keeps_whole_gradients_while_it_accumulates(of):
+    more = allocated(of("zero1", 2)) - allocated(of("zero1"))
+    assert more >= 2 * PARAMETERS * (1 - 1 / RANKS)
+
+
+def test_zero2_adds_each_micro_batch_to_the_partition():
+    reduction = Reduction(stage=2, bucket_bytes=250, partition_bytes=50)
+    events = reduction.of_step(stream(), stream()).events
+    taken = {event.number: event for event in events if isinstance(event, Allocation)}
+    assert len(taken) == sum(isinstance(event, Allocation) for event in events)
+    freed = [event.number for event in events if isinstance(event, Free)]
+    assert len(freed) == len(set(freed)) == len(taken) - 1
+    (left,) = taken.keys() - set(freed)
+    assert taken[left].integers == (50,)
 
 
 def stream() -> Stream:
