@@ -1,6 +1,6 @@
-"""Makes measured_data.py, one file that reads the user's data as trials do.
+"""Makes measured_data.py, one file that reads the user's data, or draws random ones, as trials do.
 
-It joins the source of the modules with which trials read data, so its rows are the same.
+It joins the source of the modules with which trials do so, so its rows are the same.
 """
 
 import ast
@@ -22,7 +22,12 @@ finetuning/vision/random_images.py finetuning/vision/processed_images.py
 finetuning/trl/token_rows.py finetuning/trl/pair_rows.py finetuning/trl/raw_rows.py
 """
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
-_HEAD = '''"""Rows and batches of your data as they were measured; `train.py` imports this file."""
+RANDOM_ROWS = """
+spec/model_and_data.py tasks.py trial/data/collators.py trial/data/row_lengths.py
+trial/data/synthetic.py
+"""
+"""Those that draw random samples of one text or one image."""
+_HEAD = '''"""Rows and batches as they were measured; `train.py` imports this file."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from jobs.spec import (
     SyntheticData,
     TrialSpec,
 )
-from jobs.tasks import AUTO_CLASSES, image_shape, text_class
+from jobs.tasks import AUTO_CLASSES, text_class
 from orchestrator.export.generated_code import (
     Code,
     NotExportableError,
@@ -40,7 +40,6 @@ def data_code(data: DataSpec, model: ModelSpec) -> dict[str, Any]:
         "synthetic": _synthetic(data.synthetic),
         "task_literal": literal(model.task),
         "model_config": literal(dict(model.config)),
-        "image_shape": lifted(image_shape),
     }
 
 
@@ -78,30 +77,31 @@ def _check_fields(file: DatasetFile) -> None:
 def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:
     if synthetic is None:
         return None
-    # The template draws the number of real tokens of each sample from a binomial distribution.
-    padding = float(synthetic.padding)
+    lengths = synthetic.lengths
+    values: dict[str, Any] = {
+        "sequence_length": int(synthetic.sequence_length),
+        "samples": int(synthetic.samples),
+        "padding": float(synthetic.padding),
+        "images": int(synthetic.images),
+        "image_size": synthetic.image_size,
+    }
+    parts = keywords(values)
+    if lengths is not None:
+        parts.append(keyword_argument("lengths", _lengths(lengths)))
     return {
-        "samples": literal(int(synthetic.samples)),
-        "sequence_length": literal(int(synthetic.sequence_length)),
-        "real_share": literal(1 - padding),
-        "is_padded": padding > 0,
-        "padding": literal(padding),
-        "images": literal(int(synthetic.images)),
-        "image_size": literal(synthetic.image_size),
-        "lengths": _lengths(synthetic.lengths),
+        "imports": Code("RowLengthDistribution, SyntheticData" if lengths else "SyntheticData"),
+        "arguments": arguments(parts),
+        "samples": literal(values["samples"]),
+        "is_padded": values["padding"] > 0,
+        "is_ragged": lengths is not None,
     }
 
 
-def _lengths(lengths: RowLengthDistribution | None) -> dict[str, Any] | None:
-    if lengths is None:
-        return None
+def _lengths(lengths: RowLengthDistribution) -> Code:
     known(lengths.distribution, get_args(Distribution), "a distribution of lengths")
-    return {
-        "distribution": literal(str(lengths.distribution)),
-        "is_uniform": lengths.distribution == "uniform",
-        "mean": literal(float(lengths.mean)),
-        "sigma": literal(float(lengths.sigma)),
-    }
+    numbers = {"mean": float(lengths.mean), "sigma": float(lengths.sigma)}
+    named = keywords({"distribution": str(lengths.distribution), **numbers})
+    return Code(f"RowLengthDistribution({', '.join(named)})")
 
 
 def model_code(spec: TrialSpec) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.recommendation.offers import Offer
 from orchestrator.export import arguments
-from orchestrator.export.data_module import FILE_NAME, data_module
+from orchestrator.export.data_module import FILE_NAME, RANDOM_ROWS, data_module
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.packages import packages, requirements
 from orchestrator.export.script import readme, train_script
@@ -87,8 +87,8 @@ def _training_files(
     texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
     # Random images with texts have a layout for each family, random pairs a length for each answer.
     has_own_form = spec.model.task == "image-text-to-text" or "preferences" in spec.settings.hooks
-    if spec.data.file is not None or has_own_form:
-        texts[FILE_NAME] = data_module()
+    is_file = spec.data.file is not None
+    texts[FILE_NAME] = data_module() if is_file or has_own_form else data_module(RANDOM_ROWS)
     return texts
 
 

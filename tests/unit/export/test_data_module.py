@@ -1,4 +1,4 @@
-"""measured_data.py: the trials' own reading of the user's data, in one file that stands alone."""
+"""measured_data.py: the trials' own reading of data, or drawing of it, in one file of its own."""
 
 import ast
 import builtins
@@ -6,15 +6,18 @@ import symtable
 
 import pytest
 
-from orchestrator.export.data_module import data_module
+from orchestrator.export.data_module import RANDOM_ROWS, data_module
 from orchestrator.export.generated_code import NotExportableError
 
-TEXT = data_module()
+EACH = pytest.mark.parametrize(
+    "text", [data_module(), data_module(RANDOM_ROWS)], ids=["file", "random_rows"]
+)
 
 
-def test_data_module_imports_nothing_of_this_project():
+@EACH
+def test_data_module_imports_nothing_of_this_project(text):
     packages = set()
-    for node in ast.walk(ast.parse(TEXT)):
+    for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
             packages |= {alias.name.partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):
@@ -26,8 +29,9 @@ def test_data_module_imports_nothing_of_this_project():
     }  # fmt: skip
 
 
-def test_data_module_defines_every_name_that_it_uses():
-    table = symtable.symtable(TEXT, "measured_data.py", "exec")
+@EACH
+def test_data_module_defines_every_name_that_it_uses(text):
+    table = symtable.symtable(text, "measured_data.py", "exec")
     defined = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned()}
     defined |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_imported()}
     assert _globals_used(table) - defined - set(dir(builtins)) - {"__name__"} == set()
