@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from operator import attrgetter
+from typing import Literal
 
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison, decisive_check
@@ -27,15 +28,16 @@ REACH = 1.5
 WORTH_ANOTHER_BATCH = 0.10
 """Another batch changes the training, so it is offered only for a gain above this; the nearest one
 on its side, below or above, to within the same share of the best there."""
+Loosened = Literal["memory", "effective_batch", "recipe", "less memory", "nearby batch"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Alternative:
     """A candidate that another constraint would allow, or that is nearly as good."""
 
-    constraint: str
-    """What was loosened: memory, effective_batch or recipe; or "less memory": nearly as good, but
-    much smaller; or "nearby batch": much faster at a near effective batch."""
+    constraint: Loosened
+    """What was loosened; or "less memory": nearly as good, but much smaller; or "nearby batch":
+    much faster at a near effective batch."""
     candidate: Offer
     ratio: float | None
     """The candidate's figure divided by the best's; None without a best."""
@@ -128,8 +130,10 @@ def _constraint_costs(
 ) -> tuple[Alternative, ...]:
     best = next(iter(ranked), None)
     # More memory is offered in two steps: the next larger card, and the largest gain.
-    found = [("memory", own) for own in _more_memory(rankings, constraints, best)]
-    loosened = {
+    found: list[tuple[Loosened, Offer]] = [
+        ("memory", own) for own in _more_memory(rankings, constraints, best)
+    ]
+    loosened: dict[Loosened, Constraints] = {
         "effective_batch": replace(constraints, effective_batch=None),
         "recipe": replace(constraints, all_recipes=True),
     }
@@ -154,7 +158,7 @@ def _much_smaller(constraints: Constraints, ranked: Sequence[Offer]) -> list[Off
 
 
 def _alternative(
-    constraints: Constraints, best: Offer | None, constraint: str, candidate: Offer
+    constraints: Constraints, best: Offer | None, constraint: Loosened, candidate: Offer
 ) -> Alternative:
     ratio = constraints.ratio(candidate, best)
     return Alternative(constraint=constraint, candidate=candidate, ratio=ratio)
