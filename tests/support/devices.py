@@ -148,6 +148,15 @@ def between(curve: Mapping[int, float], size: int) -> float:
     return curve[below] + rise * (size - below) / (above - below)
 
 
+def asked_by(search: Search, run: Callable[[TrialSpec], TrialRecord]) -> list[TrialSpec]:
+    """Ask and tell until the search has no trial left; those asked for, in order."""
+    asked: list[TrialSpec] = []
+    while (trial := search.ask()) is not None:
+        asked.append(trial)
+        search.tell(run(trial))
+    return asked
+
+
 def run_to_the_end(search: Search, device: Device, *, at_most: int = 100) -> list[tuple[int, int]]:
     """Ask and tell until the search is exhausted; returns the batches asked for, in order."""
     asked: list[tuple[int, int]] = []

@@ -21,7 +21,7 @@ from orchestrator.search.follow_up_plan import MAX_FAILED_CHECKS
 from orchestrator.search.follow_ups import FollowUps
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.units import GIB, MIB
-from tests.support.devices import Device, make_trial
+from tests.support.devices import Device, asked_by, make_trial
 
 BUDGETS = (16 * GIB, 24 * GIB, 400 * GIB)
 """The last is more than the simulated device has."""
@@ -40,8 +40,7 @@ def follow_ups(
 
 def run_to_the_end(search: FollowUps, device: Device) -> list[TrialRecord]:
     """Ask and tell until the search is exhausted; the follow-ups' records."""
-    while (trial := search.ask()) is not None:
-        search.tell(device.run(trial))
+    asked_by(search, device.run)
     assert search.exhausted
     return [record for record in device.ran if record.spec.follow_up is not None]
 

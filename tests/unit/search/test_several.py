@@ -11,7 +11,7 @@ from orchestrator.search.best.search import BestSearch
 from orchestrator.search.follow_up_plan import tie_break
 from orchestrator.search.several import PerGpuModel, RoundRobin, for_gpu_model, per_gpu_model
 from tests.conftest import build_tiny_spec
-from tests.support.devices import Device, make_trial
+from tests.support.devices import Device, make_trial, run_to_the_end
 
 PLAN = [build_tiny_spec(repeat=number) for number in range(12)]
 SLOTS = {"A100": 1, "H200": 3}
@@ -105,9 +105,6 @@ def test_per_gpu_model_keeps_the_answers_of_each_model_apart():
 def test_round_robin_asks_in_turn_and_goes_on_with_those_left():
     searches = [Grid([make_trial(size, 1)]) for size in (1, 2)]
     searches.append(Grid([make_trial(size, 1) for size in (4, 8, 16)]))
-    search, device, sizes = RoundRobin(searches), Device(), []
-    while (trial := search.ask()) is not None:
-        sizes.append(trial.micro_batch)
-        search.tell(device.run(trial))
-    assert sizes == [1, 2, 4, 8, 16]
+    search = RoundRobin(searches)
+    assert [size for size, _ in run_to_the_end(search, Device())] == [1, 2, 4, 8, 16]
     assert search.exhausted

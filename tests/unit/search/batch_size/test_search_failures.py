@@ -5,7 +5,7 @@ import pytest
 from jobs.record import Outcome, TrialRecord, unsupported
 from jobs.spec import TrialSpec
 from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal, BatchSizeSearch
-from tests.support.devices import Cpu, Device, make_trial, run_to_the_end
+from tests.support.devices import Cpu, Device, asked_by, make_trial, run_to_the_end
 
 
 def failed(spec: TrialSpec, outcome: Outcome) -> TrialRecord:
@@ -41,19 +41,19 @@ def test_forbidden_accumulation_is_skipped_and_not_tried():
 )
 def test_search_of_a_set_that_never_runs_ends_soon(outcome, trials, unfinished):
     search = BatchSizeSearch(make_trial)
-    asked = 0
-    while (trial := search.ask()) is not None:
-        asked += 1
-        search.tell(failed(trial, outcome))
-    assert (asked, search.answer.unfinished, search.answer.largest) == (trials, unfinished, None)
+    asked = asked_by(search, lambda trial: failed(trial, outcome))
+    answer = search.answer
+    assert (len(asked), answer.unfinished, answer.largest) == (trials, unfinished, None)
 
 
 @pytest.mark.parametrize("outcome", sorted(set(Outcome) - {Outcome.OK, Outcome.TIMED_OUT}))
 def test_size_that_fails_for_any_reason_bounds_the_largest(outcome):
     search, device = BatchSizeSearch(make_trial, BatchSizeGoal(exact=True)), Device()
-    while (trial := search.ask()) is not None:
-        fits = trial.micro_batch <= 100
-        search.tell(device.run(trial) if fits else failed(trial, outcome))
+
+    def run(trial: TrialSpec) -> TrialRecord:
+        return device.run(trial) if trial.micro_batch <= 100 else failed(trial, outcome)
+
+    asked_by(search, run)
     assert search.answer.largest.micro_batch == 100
 
 
@@ -72,10 +72,9 @@ def test_size_that_timed_out_is_not_approached():
 @pytest.mark.parametrize("outcome", [Outcome.FAILED, Outcome.UNSUPPORTED, Outcome.TIMED_OUT])
 def test_accumulation_that_fails_is_tried_once(outcome):
     search, device = BatchSizeSearch(make_trial, BatchSizeGoal(effective_batch=512)), Device()
-    tried = 0
-    while (trial := search.ask()) is not None:
-        tried += trial.accumulation > 1
-        is_single = trial.accumulation == 1
-        search.tell(device.run(trial) if is_single else failed(trial, outcome))
-    assert tried == 1
+
+    def run(trial: TrialSpec) -> TrialRecord:
+        return device.run(trial) if trial.accumulation == 1 else failed(trial, outcome)
+
+    assert sum(trial.accumulation > 1 for trial in asked_by(search, run)) == 1
     assert search.answer.accumulated is None

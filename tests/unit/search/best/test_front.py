@@ -14,6 +14,7 @@ from orchestrator.units import GIB
 from tests.benchmarks.grids import Table, make_record, make_spec
 from tests.benchmarks.replay_scores import height
 from tests.benchmarks.simulated_grids import SimulatedTechnique, simulated
+from tests.support.devices import asked_by
 
 
 def drawn_grid(draw: random.Random) -> Table:
@@ -47,12 +48,9 @@ FEW = settings(deadline=None, max_examples=5)
 def run(table: Table) -> tuple[FrontierSearch, list[str]]:
     """The search at its end, and the trials that it asked for."""
     search = FrontierSearch([record.spec for record in table.values()])
-    asked: list[str] = []
-    while (trial := search.ask()) is not None:
-        asked.append(trial.trial_id)
-        search.tell(table[trial.trial_id])
+    asked = asked_by(search, lambda trial: table[trial.trial_id])
     assert search.exhausted
-    return search, asked
+    return search, [trial.trial_id for trial in asked]
 
 
 def batches(*sizes: int, repeats: int = 1) -> list[TrialSpec]:
@@ -103,10 +101,7 @@ def test_audit_that_contradicts_makes_the_search_decide_anew():
 
 def test_repeats_are_measured_together():
     search = FrontierSearch(batches(1, 64, repeats=3))
-    asked = []
-    while (trial := search.ask()) is not None:
-        asked.append((trial.micro_batch, trial.repeat))
-        search.tell(affine_record(trial))
+    asked = [(trial.micro_batch, trial.repeat) for trial in asked_by(search, affine_record)]
     assert asked == [(size, repeat) for size in (1, 64) for repeat in range(3)]
 
 

@@ -15,6 +15,7 @@ from orchestrator.units import GIB
 from tests.benchmarks.grids import Table, make_record, make_spec, with_noise
 from tests.benchmarks.replay import replay
 from tests.benchmarks.simulated_grids import simulated
+from tests.support.devices import asked_by
 
 BASELINE: Mapping[str, Any] = {
     "precision": "fp32",
@@ -35,11 +36,7 @@ def search(table: Table = TABLE, **options: Any) -> BestSearch:
 
 def run(result: BestSearch, table: Table = TABLE) -> list[TrialSpec]:
     """Replay to the end; the trials in order."""
-    asked = []
-    while (trial := result.ask()) is not None:
-        asked.append(trial)
-        result.tell(table[trial.trial_id])
-    return asked
+    return asked_by(result, lambda trial: table[trial.trial_id])
 
 
 def best_speed(table: Table, budget: float, recipe: Mapping[str, str] | None = None) -> float:

@@ -9,6 +9,7 @@ from orchestrator.search.best.search import BestSearch
 from orchestrator.units import GIB
 from tests.benchmarks.tuned.decoder import along, recorded_curves, truth_of
 from tests.benchmarks.tuned.machine import Machine, best_search, recorded_speed, space
+from tests.support.devices import asked_by
 
 MINUTES = 2.0
 NOISE = 0.01
@@ -19,11 +20,7 @@ def replayed() -> tuple[Machine, BestSearch, list[TrialSpec]]:
     """A whole search of two GPU-minutes, and its trials."""
     machine = Machine(0, NOISE)
     search = best_search(machine, MINUTES)
-    asked = []
-    while (trial := search.ask()) is not None:
-        asked.append(trial)
-        search.tell(machine.run(trial))
-    return machine, search, asked
+    return machine, search, asked_by(search, machine.run)
 
 
 def test_best_search_finds_compiled_configurations_of_a_decoder_soon(replayed):
