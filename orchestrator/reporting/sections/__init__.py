@@ -18,6 +18,7 @@ from orchestrator.reporting.sections import (
     pareto_front,
     search_outcome,
     warnings,
+    way,
 )
 
 _of_environments = partial(Section, of_environments=True)
@@ -27,6 +28,7 @@ SECTIONS: tuple[Section, ...] = (
     Section(name="search_summary", make=search_outcome.make, terminal_rows=1),
     _of_environments(name="pareto_front", make=pareto_front.make, terminal_rows=20, on_page=False),
     _of_environments(name="budgets", make=budgets.make, terminal_rows=24),
+    _of_environments(name="way", make=way.make),
     _of_environments(name="gradients", make=gradients.make, terminal_rows=12),
     _of_environments(name="longest_context", make=longest_context.make, terminal_rows=12),
     _of_environments(name="hf_guide", make=hf_guide.make),

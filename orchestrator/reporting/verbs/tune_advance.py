@@ -52,7 +52,7 @@ def advance(
     return Advance(
         changes=changed_label(before.choices, after.choices),
         differences=tuple(_differences(before, after)),
-        way=tuple(_way(environment, before, after)),
+        way=tuple(labelled_way(environment, before, after)),
         gain=gain,
         error95=error95 if math.isfinite(error95) else None,
         rounds=rounds,
@@ -81,7 +81,7 @@ def _differences(before: Configuration, after: Configuration) -> Iterator[str]:
             yield USUAL[axis].words if is_usual else AXES[axis].variant(value).doc
 
 
-def _way(
+def labelled_way(
     environment: EnvironmentResults, before: Configuration, after: Configuration
 ) -> Iterator[tuple[str, Configuration]]:
     """Each step says what it adds to the one before; none if nothing changes."""
