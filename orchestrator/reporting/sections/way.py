@@ -4,9 +4,9 @@ from itertools import pairwise
 
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.way import labelled_way
 from orchestrator.reporting.configurations import MEMORY, SPEED, TRIAL, mark_notes, row_of
 from orchestrator.reporting.content import Column, Content, Format, Table
-from orchestrator.reporting.verbs.tune_advance import labelled_way
 from orchestrator.units import memory
 
 _COLUMNS = (
@@ -44,7 +44,7 @@ def _table(
     pick: Configuration,
     budget: int,
 ) -> Table:
-    steps = list(labelled_way(results, start, pick))
+    steps = list(labelled_way(results.configurations, start, pick))
     rows = [{**row_of(dataset, results, start), "step": "your arguments"}]
     for (_, before), (label, after) in pairwise(steps):
         ratios = {

@@ -2,15 +2,15 @@
 
 import itertools
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 
-from jobs.spec import Choice
-from jobs.techniques import AXES, BATCH_AXES
+from jobs.techniques import AXES
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.recommendation import Offer
 from orchestrator.analysis.repeatability import difference_error
+from orchestrator.analysis.way import labelled_way
 from orchestrator.labels import changed_label
 from orchestrator.planning.tune_space.policy import USUAL
 from orchestrator.planning.tune_space.values import usual_value
@@ -52,7 +52,7 @@ def advance(
     return Advance(
         changes=changed_label(before.choices, after.choices),
         differences=tuple(_differences(before, after)),
-        way=tuple(labelled_way(environment, before, after)),
+        way=tuple(labelled_way(environment.configurations, before, after)),
         gain=gain,
         error95=error95 if math.isfinite(error95) else None,
         rounds=rounds,
@@ -79,40 +79,3 @@ def _differences(before: Configuration, after: Configuration) -> Iterator[str]:
         if recipes[0].get(axis) != recipes[1].get(axis) and axis in AXES and value is not None:
             is_usual = value == usual_value(axis, before.choices.get(axis, ""))
             yield USUAL[axis].words if is_usual else AXES[axis].variant(value).doc
-
-
-def labelled_way(
-    environment: EnvironmentResults, before: Configuration, after: Configuration
-) -> Iterator[tuple[str, Configuration]]:
-    """Each step says what it adds to the one before; none if nothing changes."""
-    if changed_label(before.choices, after.choices):
-        yield "your arguments", before
-        for one, other in itertools.pairwise(way(environment.configurations, before, after)):
-            yield f"+ {changed_label(one.choices, other.choices)}", other
-
-
-def way(
-    configurations: Iterable[Configuration], start: Configuration, goal: Configuration
-) -> tuple[Configuration, ...]:
-    """From ``start`` to ``goal`` by taking over techniques of the goal, in most steps, and of these
-    by the fastest ones. What lies in between has correct losses; its batch may be any."""
-    added = {own.trial_ids: _added(start.choices, own.choices) for own in configurations}
-    whole = _added(start.choices, goal.choices)
-    between = [
-        own
-        for own in configurations
-        if set() < added[own.trial_ids] < whole and not own.trains_wrongly
-    ]
-    between.sort(key=lambda own: (len(added[own.trial_ids]), own.samples_per_second))
-    ways: list[tuple[Configuration, ...]] = [(start,)]
-    for step in between:
-        reached = added[step.trial_ids]
-        before = [each for each in ways if added[each[-1].trial_ids] < reached]
-        ways.append((*max(before, key=len), step))
-    longest = max(map(len, ways))
-    return (*[each for each in ways if len(each) == longest][-1], goal)
-
-
-def _added(before: Mapping[str, Choice], after: Mapping[str, Choice]) -> set[tuple[str, Choice]]:
-    """The techniques of ``after`` that ``before`` does not have."""
-    return {pair for pair in after.items() - before.items() if pair[0] not in BATCH_AXES}
