@@ -10,7 +10,6 @@ from jobs.spec import Choice, LibrarySettings, MeasureSpec, Needs, TrainingRecip
 from jobs.techniques import AXES, Variant, merge
 from jobs.techniques.axes.offload import deepspeed_row
 from jobs.techniques.axes.sharding import SEVERAL_GPUS, SHARDING
-from jobs.techniques.variant import OTHER_WORKLOAD
 from orchestrator.planning.choices.axes import (
     ACCUMULATION,
     EFFECTIVE_BATCH,
@@ -236,7 +235,9 @@ def _makes_own_rows(axis: str, variants: Variants, config: SweepConfig) -> bool:
     if axis not in variants or "rows" not in variants[axis].hooks:
         return False
     rows = variants.values()
-    is_packing = any("batching" in row.hooks and OTHER_WORKLOAD in row.traits for row in rows)
+    is_packing = any(
+        "packed_rows" in row.traits and row.numerical_effect == "training" for row in rows
+    )
     has_texts = config.data.file is not None and config.data.file.tokenizer is not None
     return is_packing or has_texts or any("quantized_base" in row.traits for row in rows)
 

@@ -50,7 +50,7 @@ BATCHING = Axis(
             hooks={"batching": Hook("packed_whole_rows")},
             requires=("task:causal-lm",),
             numerical_effect="training",
-            traits=("trainer_batches", "packed_rows", OTHER_WORKLOAD),
+            traits=("trainer_batches", "packed_rows"),
         ),
     },
 )

@@ -92,6 +92,11 @@ class Usual:
 
 
 USUAL: Mapping[str, Usual] = {
+    "batching": Usual(
+        own="pad|pad_to_64|padding_free|group_by_length",
+        value="packed_whole_rows",
+        words="rows are packed into blocks, so a step trains on more of them",
+    ),
     "optimizer": Usual(
         own="adamw_(torch|torch_fused|foreach|forloop)",
         value="adamw_bnb_8bit",

@@ -216,6 +216,14 @@ def test_tune_space_has_what_most_people_train_with(own, usual):
     assert not on_cpu - only
 
 
+def test_tune_space_packs_rows_of_unequal_length_as_most_people_do():
+    unequal = "data: {synthetic: {lengths: {mean: 100}, sequence_length: 512}}\n"
+    tried = space(TEXT + unequal, recipe="usual").config.axes["batching"]
+    assert tried == ("pad", "pad_to_64", "padding_free", "packed_whole_rows")
+    assert "packed_whole_rows" not in space(TEXT + unequal).config.axes["batching"]
+    assert "batching" not in space(TEXT, recipe="usual").config.axes
+
+
 def test_tune_space_of_a_vision_model_has_the_losses_of_a_language_model():
     text = "model: {task: image-text-to-text, architecture: qwen2_5_vl}\n"
     found = space(text + "data: {synthetic: {image_size: 56, sequence_length: 256}}\n")

@@ -105,7 +105,11 @@ _GROUPED = Effect(log_time=-0.4, deviation=0.4, memory_deviation=0.15)
 # Liger Kernel (Hsu et al., 2024) reports 20 % more throughput and 60 % less memory on average, its
 # loss included. The loss has an axis of its own here.
 _LIGER = Effect(log_time=-0.15, deviation=0.12, log_memory=-0.2, memory_deviation=0.2)
+# Blocks have no padding and are as long as the longest row. Of the recorded decoder of 1.2 B they
+# trained 2.2 to 2.9 times as many tokens in a second.
+_PACKED = Effect(log_time=-0.7, deviation=0.4, memory_deviation=0.1)
 BY_VALUE: Mapping[str, Mapping[str, Effect]] = {
+    "batching": {"packed_whole_rows": _PACKED},
     "precision": {"tf32": _TF32, "bf16": _HALF, "fp16": _HALF, "bf16_weights": _HALF},
     "experts": {"grouped_mm": _GROUPED},
     "kernels": {"liger": _LIGER},
