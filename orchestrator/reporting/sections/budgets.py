@@ -39,16 +39,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         notes += [tie_break_sentence(comparison, labels) for comparison in pick.comparisons]
     is_inferred = any(row.get("under_cap") == INFERRED for row in rows)
     notes += _cap_notes(dataset, results, is_inferred=is_inferred)
-    for pick in results.budget_picks:
-        if pick.left_out:
-            fastest = pick.left_out[0]
-            left_out = count(len(pick.left_out), "faster configuration")
-            wrong = wrong_parts(pick.left_out)
-            notes.append(
-                f"{memory(pick.budget_bytes)}: {left_out} left out, whose {wrong} do not "
-                f"match the reference; the fastest is {dataset.pick_label(fastest)} with "
-                f"{number(fastest.samples_per_second)} samples/s."
-            )
+    notes += _left_out_notes(dataset, results)
     return Content(
         title="Fastest in each memory budget",
         text=("The fastest configuration of the ranked training recipe, at any batch size.",),
@@ -56,6 +47,18 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         # Two budgets with the same contenders have the same tie-break, which is shown once.
         notes=tuple(dict.fromkeys(notes)),
     )
+
+
+def _left_out_notes(dataset: Dataset, results: EnvironmentResults) -> Iterator[str]:
+    for pick in results.budget_picks:
+        for fastest in pick.left_out[:1]:
+            left_out = count(len(pick.left_out), "faster configuration")
+            wrong = wrong_parts(pick.left_out)
+            yield (
+                f"{memory(pick.budget_bytes)}: {left_out} left out, whose {wrong} do not "
+                f"match the reference; the fastest is {dataset.pick_label(fastest)} with "
+                f"{number(fastest.samples_per_second)} samples/s."
+            )
 
 
 def _rows(dataset: Dataset, results: EnvironmentResults, pick: BudgetPick) -> Iterator[Row]:

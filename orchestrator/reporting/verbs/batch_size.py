@@ -91,7 +91,22 @@ def _notes(answer: BatchSizeResult) -> Iterator[str]:
     elif answer.effective_batch is not None and answer.accumulated is None:
         wanted = answer.effective_batch
         yield f"effective batch {wanted}: no micro-batch that divides it is known to fit"
-    # The sizes that cannot be an answer, because they train something else.
+    yield from _other_sizes(answer)
+    if answer.unfinished:
+        yield f"unfinished: {answer.unfinished}"
+    yield from _between_speeds(answer)
+    results = []
+    for size in answer.sizes:
+        result = f"{units.number(size.speed)}/s" if size.fits else _refusal(size)
+        results.append(f"{_batch(size)} ({result})")
+    if results:
+        spent = units.duration(answer.slot_seconds)
+        trials = units.count(len(results), "trial")
+        yield f"{trials}, {spent} of slot time: {', '.join(results)}"
+
+
+def _other_sizes(answer: BatchSizeResult) -> Iterator[str]:
+    # Those that cannot be an answer, because they train something else.
     for size in answer.left_out:
         reasons = ", ".join(map(with_heading, size.flags))
         yield f"left out: {_batch(size)} ({units.number(size.speed)} samples/s): {reasons}"
@@ -100,17 +115,6 @@ def _notes(answer: BatchSizeResult) -> Iterator[str]:
         own, batches = nearby.candidate, f"{nearby.effective_batch} instead of"
         batch = f"{own.micro_batch}×{own.accumulation}, {' in '.join(figures(own))}"
         yield f"effective batch {batches} {answer.effective_batch}: {batch}"
-    if answer.unfinished:
-        yield f"unfinished: {answer.unfinished}"
-    yield from _between_speeds(answer)
-    if answer.sizes:
-        trials = units.count(len(answer.sizes), "trial")
-        spent = units.duration(answer.slot_seconds)
-        results = []
-        for size in answer.sizes:
-            result = f"{units.number(size.speed)}/s" if size.fits else _refusal(size)
-            results.append(f"{_batch(size)} ({result})")
-        yield f"{trials}, {spent} of slot time: {', '.join(results)}"
 
 
 def _between_speeds(answer: BatchSizeResult) -> Iterator[str]:
