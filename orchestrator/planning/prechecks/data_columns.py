@@ -139,22 +139,23 @@ def _value_problems(
         if None in columns[name]:
             number = columns[name].index(None) + 1
             yield name, f"row {number} has no {name}; remove the rows without one"
-    for name in ("labels", "label") if task in _NEED_LABELS else ():
-        if name in columns:
-            if problem := _label_problem(columns[name], task, configuration.labels):
-                yield name, problem
-            break
-    vocabulary = configuration.vocabulary
-    if vocabulary is not None:
-        lists = (ids for ids in columns.get("input_ids", ()) if isinstance(ids, list))
-        tokens = (token for ids in lists for token in ids if isinstance(token, int))
-        wrong = next((token for token in tokens if not 0 <= token < vocabulary), None)
-        if wrong is not None:
-            yield (
-                "input_ids",
-                f"the first rows have the token id {wrong}, and the model has a vocabulary of "
-                f"{vocabulary}; set model.config.vocab_size",
+    names = [name for name in ("labels", "label") if name in columns and task in _NEED_LABELS]
+    for name in names[:1]:
+        if problem := _label_problem(columns[name], task, configuration.labels):
+            yield name, problem
+    if problem := _token_problem(columns.get("input_ids", ()), configuration.vocabulary):
+        yield "input_ids", problem
+
+
+def _token_problem(rows: Sequence[Any], vocabulary: int | None) -> str:
+    tokens = itertools.chain.from_iterable(ids for ids in rows if isinstance(ids, list))
+    for token in tokens:
+        if vocabulary is not None and isinstance(token, int) and not 0 <= token < vocabulary:
+            return (
+                f"the first rows have the token id {token}, and the model has a vocabulary of "
+                f"{vocabulary}; set model.config.vocab_size"
             )
+    return ""
 
 
 def _label_problem(values: Sequence[Any], task: Task, num_labels: int | None) -> str:

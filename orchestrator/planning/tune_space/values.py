@@ -53,27 +53,22 @@ def listed_values(
     config: SweepConfig, *, recipe: Recipe, has_gpu: bool, is_missing: IsMissing
 ) -> Values:
     """The values that go with the user's model, data and arguments, each looked at by itself."""
-    axes = [name for name in AXES if name not in BATCH_NAMES]
     tried: dict[str, tuple[Choice, ...]] = {}
     not_tried: dict[str, dict[str, str]] = {}
-    for name in axes:
+    for name in (axis for axis in AXES if axis not in BATCH_NAMES):
         own = config.baseline[name]
         usual = usual_value(name, own) if has_gpu and recipe == "usual" else ""
-        variants = {**AXES[name].variants}
-        if usual:
-            variants.setdefault(usual, AXES[name].variant(usual))
-        reasons = {}
-        for value, variant in variants.items():
-            if value != own:
-                trains_as_asked = recipe == "any" or value == usual
-                reasons[value] = (
-                    _why_not(name, value, own, trains_as_asked)
-                    or _why_not_here(name, value, config, has_gpu=has_gpu)
-                    or _missing_in_words(variant, is_missing)
-                )
+        reasons = {
+            value: _why_not(name, value, own, recipe == "any" or value == usual)
+            or _why_not_here(name, value, config, has_gpu=has_gpu)
+            or _missing_in_words(AXES[name].variant(value), is_missing)
+            for value in dict.fromkeys([*AXES[name].variants, *filter(None, [usual])])
+            if value != own
+        }
         tried[name] = (own, *(value for value, reason in reasons.items() if not reason))
-        not_tried[name] = {value: reason for value, reason in reasons.items() if reason}
-    return Values(tried=tried, not_tried={name: why for name, why in not_tried.items() if why})
+        if against := {value: reason for value, reason in reasons.items() if reason}:
+            not_tried[name] = against
+    return Values(tried=tried, not_tried=not_tried)
 
 
 def usual_value(axis: str, own: Choice) -> str:
@@ -112,8 +107,12 @@ def _why_not_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) 
     for_unequal = policy.FOR_UNEQUAL_ROWS.get(axis, {})
     if (reason := for_unequal.get(value) or for_unequal.get("*")) and has_equal_rows(config):
         return reason
-    choices = {**config.baseline, axis: value}
-    spec = trial_spec(choices, config, has_gpu=has_gpu)
+    return _unmet_here(axis, value, config, has_gpu=has_gpu)
+
+
+def _unmet_here(axis: str, value: str, config: SweepConfig, *, has_gpu: bool) -> str:
+    """What the value itself needs and the model, the data or the arguments do not have."""
+    spec = trial_spec({**config.baseline, axis: value}, config, has_gpu=has_gpu)
     # What other techniques of the baseline need says nothing about this value.
     variant = AXES[axis].variant(value)
     settings = replace(spec.settings, requires=variant.requires)
