@@ -70,9 +70,10 @@ class CachingAllocator:
         remaining = block.size - size
         if remaining >= pool.least_rest:
             rest = Block(block.address + size, remaining, pool)
-            _link(rest, block.next)
-            _link(block, rest)
-            block.size = size
+            rest.previous, rest.next = block, block.next
+            if block.next is not None:
+                block.next.previous = rest
+            block.next, block.size = rest, size
             insort(free, (remaining, rest.address, rest))
         block.free = False
         self.allocated += block.size
@@ -87,12 +88,10 @@ class CachingAllocator:
         free, before, after = block.pool.free, block.previous, block.next
         if after is not None and after.free:
             del free[bisect_left(free, (after.size, after.address))]
-            block.size += after.size
-            _link(block, after.next)
+            _join(block, after)
         if before is not None and before.free:
             del free[bisect_left(free, (before.size, before.address))]
-            before.size += block.size
-            _link(before, block.next)
+            _join(before, block)
             block = before
         insort(free, (block.size, block.address, block))
 
@@ -122,7 +121,8 @@ def segment_bytes(size: int) -> int:
     return -(-size // (2 * MIB)) * 2 * MIB
 
 
-def _link(left: Block, right: Block | None) -> None:
-    left.next = right
-    if right is not None:
-        right.previous = left
+def _join(left: Block, right: Block) -> None:
+    left.size += right.size
+    left.next = right.next
+    if right.next is not None:
+        right.next.previous = left

@@ -209,7 +209,7 @@ def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
         if index == position:
             events.append(bucket)
         if isinstance(event, Allocation) and event.kind == "gradients":
-            events += [replace(event, kind="temporary buffers"), Free(number=event.number)]
+            events += [event._replace(kind="temporary buffers"), Free(number=event.number)]
         else:
             events.append(event)
     return replace(stream, events=(*events, Free(number=number)))

@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Container, Iterator, Sequence
-from dataclasses import replace
 
 from orchestrator.prediction.time.operations import Operation
 
@@ -40,7 +39,7 @@ def fused(operations: Sequence[Operation], kept: Container[int]) -> list[Operati
                 else:
                     sources[number] = needed
         all_reads, all_writes = tuple(reads.items()), tuple(writes.items())
-        kernels.append(replace(group[0], kind="elementwise", reads=all_reads, writes=all_writes))
+        kernels.append(group[0]._replace(kind="elementwise", reads=all_reads, writes=all_writes))
     return kernels
 
 

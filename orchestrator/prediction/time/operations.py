@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,8 +15,7 @@ Access = tuple[int, int]
 """Number of a storage in its trace, and the bytes of it that are read or written."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Operation:
+class Operation(NamedTuple):
     """One kernel."""
 
     kind: str

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import torch
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -216,7 +217,7 @@ class AllocationRecorder(TorchDispatchMode):
     def _record_storage(self, tensor: torch.Tensor, func: Any, args: tuple[Any, ...]) -> None:
         storage = tensor.untyped_storage()
         # A tensor of the device "meta" is in no memory.
-        if storage._cdata not in self._storages and not tensor.is_meta:
+        if storage._cdata not in self._storages and _device(tensor).type != "meta":
             self._take_storage(storage, self._kind(func, args, tensor.shape))
 
     def _take_storage(self, storage: torch.UntypedStorage, kind: str) -> None:
@@ -246,6 +247,11 @@ class AllocationRecorder(TorchDispatchMode):
         if recording is self._recording:
             recording.alive.pop(number, None)
             recording.events.append(Free(number=number))
+
+
+def _device(tensor: torch.Tensor) -> torch.device:
+    """That of a tensor without data is asked for directly, because PyTorch takes long to tell."""
+    return tensor.fake_device if isinstance(tensor, FakeTensor) else tensor.device
 
 
 def _tensors(output: Any) -> Iterator[torch.Tensor]:

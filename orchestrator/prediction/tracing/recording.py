@@ -1,6 +1,6 @@
 """What was allocated and freed since the last stream, and the kinds that become known later."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -62,7 +62,7 @@ class Recording:
                 continue
             # An allocation that outlives its phase gets its kind when the phase has ended.
             kind = self.kinds.get(event.number, "temporary buffers")
-            events += [*sorted(frees, key=attrgetter("number")), replace(event, kind=kind)]
+            events += [*sorted(frees, key=attrgetter("number")), event._replace(kind=kind)]
             frees = []
         events += sorted(frees, key=attrgetter("number"))
         return Stream(

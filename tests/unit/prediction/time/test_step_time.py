@@ -67,7 +67,7 @@ def test_interval_of_a_card_that_was_never_compared_is_wider():
 
 
 def test_mfu_is_the_share_of_the_rate_without_recomputed_operations():
-    again = replace(_product(100 * TFLOP, GB), is_recomputed=True)
+    again = _product(100 * TFLOP, GB)._replace(is_recomputed=True)
     time = step_time(_step(_product(100 * TFLOP, GB), again), H200)
     assert time.mfu == pytest.approx(100 * TFLOP / time.seconds / 989.4e12)
 
