@@ -21,8 +21,8 @@ _CPU = torch.device("cpu")
 class _Made(NamedTuple):
     """A tensor that an operator makes."""
 
-    mode: Any
-    """The ``FakeTensorMode`` that it belongs to."""
+    state: Mapping[str, Any]
+    """Its attributes, as of every new tensor of its ``FakeTensorMode``."""
     shape: torch.Size
     stride: tuple[int, ...]
     dtype: torch.dtype
@@ -30,13 +30,19 @@ class _Made(NamedTuple):
     owner: int | None
     """Position of the argument whose memory it has; None if it has its own."""
 
-    def again(self, args: tuple[Any, ...]) -> FakeTensor:
+    def again(self, args: tuple[Any, ...]) -> Any:
         with torch._C._DisableTorchDispatch():
             empty = torch.empty_strided(self.shape, self.stride, dtype=self.dtype, device="meta")
             if self.owner is not None:
                 memory = args[self.owner].untyped_storage()
                 empty.set_(memory, self.offset, self.shape, self.stride)
-        return FakeTensor(self.mode, empty, _CPU)
+        # As ``FakeTensor.__new__`` does it, without setting and checking the same attributes again.
+        own: Any = torch.Tensor._make_subclass(
+            FakeTensor, empty, False, dispatch_device=True, device_for_backend_keys=_CPU
+        )
+        torch._C._set_throw_on_mutable_data_ptr(own)
+        vars(own).update(self.state)
+        return own
 
 
 Result = int | _Made | tuple[_Made | None, ...] | list[_Made | None] | None
@@ -111,8 +117,10 @@ def _made(output: Any, args: tuple[Any, ...]) -> _Made | None:
     memory = output.untyped_storage()._cdata
     tensors = [(at, own) for at, own in enumerate(args) if isinstance(own, torch.Tensor)]
     owners = [at for at, own in tensors if own.untyped_storage()._cdata == memory]
+    with torch._C._DisableTorchDispatch():
+        template = FakeTensor(output.fake_mode, torch.empty(0, device="meta"), _CPU)
     made = _Made(
-        output.fake_mode,
+        vars(template),
         output.shape,
         output.stride(),
         output.dtype,
