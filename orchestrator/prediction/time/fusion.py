@@ -1,7 +1,7 @@
 """What a compiler makes of a step's kernels: elementwise ones between two others become one."""
 
 import itertools
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 
 from orchestrator.prediction.time.operations import Operation
 
@@ -9,7 +9,7 @@ _FUSED = frozenset({"elementwise", "reductions", "copies", "loss"})
 """Kinds of operations that Inductor fuses."""
 
 
-def fused(operations: Sequence[Operation], kept: Container[int]) -> list[Operation]:
+def fused(operations: Sequence[Operation], kept: Iterable[int]) -> list[Operation]:
     """The kernels of a compiled micro-batch; ``kept`` are storages that outlive it.
 
     A value is written to memory if a product or attention reads it, or another kernel of its own
@@ -17,30 +17,38 @@ def fused(operations: Sequence[Operation], kept: Container[int]) -> list[Operati
     the partition of AOTAutograd (torch/_functorch/partitioners.py) saves nothing that is cheap.
     """
     runs = [(own, list(group)) for own, group in itertools.groupby(operations, _run_of)]
-    written = set(_written(runs))
-    sources: dict[int, dict[int, int]] = {}
-    """Storage that is not written -> those from which it is computed again, with their bytes."""
+    written = {*_written(runs), *kept}
+    sources: dict[int, Accesses] = {}
     kernels: list[Operation] = []
     for (is_fused, _), group in runs:
-        if not is_fused:
-            kernels += group
-            continue
-        reads: dict[int, int] = {}
-        writes: dict[int, int] = {}
-        for own in group:
-            needed: dict[int, int] = {}
-            for number, nbytes in own.reads:
-                needed.update(sources.get(number, {number: nbytes}))
-            reads |= {number: nbytes for number, nbytes in needed.items() if number not in writes}
-            for number, nbytes in own.writes:
-                if number in written or number in kept:
-                    sources.pop(number, None)
-                    writes[number] = nbytes
-                else:
-                    sources[number] = needed
-        all_reads, all_writes = tuple(reads.items()), tuple(writes.items())
-        kernels.append(group[0]._replace(kind="elementwise", reads=all_reads, writes=all_writes))
+        kernels += [_joined(group, written, sources)] if is_fused else group
     return kernels
+
+
+Accesses = dict[int, int]
+"""Storage -> the bytes of it that are read or written."""
+
+
+def _joined(
+    group: Sequence[Operation], written: Container[int], sources: dict[int, Accesses]
+) -> Operation:
+    """The kernel of a run. ``sources`` has for each storage that is not written those from which it
+    is computed again."""
+    reads: Accesses = {}
+    writes: Accesses = {}
+    for own in group:
+        needed: Accesses = {}
+        for number, nbytes in own.reads:
+            needed.update(sources.get(number, {number: nbytes}))
+        reads |= {number: nbytes for number, nbytes in needed.items() if number not in writes}
+        for number, nbytes in own.writes:
+            if number in written:
+                sources.pop(number, None)
+                writes[number] = nbytes
+            else:
+                sources[number] = needed
+    all_reads, all_writes = tuple(reads.items()), tuple(writes.items())
+    return group[0]._replace(kind="elementwise", reads=all_reads, writes=all_writes)
 
 
 _Run = tuple[tuple[bool, str], list[Operation]]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from jobs.spec import TrialSpec, to_json
@@ -25,7 +25,7 @@ class PartWork:
     """The products of its forward pass."""
 
     @classmethod
-    def of(cls, operations: Sequence[Operation], kept: Container[int]) -> PartWork:
+    def of(cls, operations: Sequence[Operation], kept: Iterable[int]) -> PartWork:
         """``kept`` are storages that outlive the part."""
         return cls(
             eager=Work.of(operations),

@@ -1,7 +1,7 @@
 """Records every allocation and free of a traced step in order, with the kind of its memory."""
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -105,9 +105,14 @@ class AllocationRecorder(TorchDispatchMode):
         self._recording = Recording()
         return stream
 
-    def register_parameters(self, parameters: Iterable[torch.Tensor]) -> None:
-        """Register the model's parameters, to recognize the copies that autocast makes of them."""
-        self._parameters = {parameter.untyped_storage()._cdata for parameter in parameters}
+    def register_model(self, model: Any) -> None:
+        """Register what decides the kinds of memory: the parameters, of which autocast makes
+        copies, and the sizes of the vocabulary and of a layer's experts."""
+        self._parameters = {own.untyped_storage()._cdata for own in model.parameters()}
+        experts = (getattr(part, "num_experts", 0) for part in model.modules())
+        self.experts = next(filter(None, experts), 0)
+        text_config = model.config.get_text_config()
+        self.vocabulary = getattr(text_config, "vocab_size", None) or 0
 
     def leave_out(self, tensor: torch.Tensor) -> None:
         """Leave out the allocation of a tensor that does not live on the device."""

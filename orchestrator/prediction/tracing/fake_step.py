@@ -73,15 +73,9 @@ class FakeStep:
         # All allocations of this phase are weights.
         with self._traced(), self._recorder.phase("build"):
             self.model = self._built_model()
-            if spec.settings.deepspeed is not None:
-                self.model.to(autocast_dtype(spec) or torch.float32)  # as the engine does
             self._forward = shared(self.model, spec, self._pass, self._recorder)
         self.weights = self._recorder.stream()
-        self._recorder.register_parameters(self.model.parameters())
-        experts = (getattr(part, "num_experts", 0) for part in self.model.modules())
-        self._recorder.experts = next(filter(None, experts), 0)
-        text_config = self.model.config.get_text_config()
-        self._recorder.vocabulary = getattr(text_config, "vocab_size", None) or 0
+        self._recorder.register_model(self.model)
         enable_checkpointing(self.model, self._arguments)
         if _runs_trainer(spec) and hasattr(self._arguments, "use_cache"):
             # As the Trainer does on being made.
@@ -121,6 +115,8 @@ class FakeStep:
         for place in MODEL_PLACES:
             if change := bound(self._spec, place):
                 model = change(model, spec.task, self._arguments)
+        if self._spec.settings.deepspeed is not None:
+            model.to(autocast_dtype(self._spec) or torch.float32)  # as the engine does
         return model
 
     def micro_batches(

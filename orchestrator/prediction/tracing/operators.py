@@ -38,19 +38,17 @@ def operation(
     kind = _KINDS.get(name, "elementwise")
     if func.is_view or not kind:
         return None
-    written = _written(func)
     reads = [own for part in args for own in _tensors(part)]
-    writes = [own for index in written for own in _tensors(args[index])] if written else []
+    writes = [own for index in _written(func) for own in _tensors(args[index])]
     writes = writes or list(_tensors(output))
     if not writes:
         return None
     flop = 0
-    if kind == "products":
-        kind = f"{_FORMATS.get(reads[-1].dtype, 'fp32')} products"
-        flop = _product_flop(name, args, output)
-    elif name in _ATTENTION:
-        flop = _attention_flop(func, args)
-        kind = f"{_FORMATS.get(reads[0].dtype, 'fp32')} {kind}"
+    if kind == "products" or name in _ATTENTION:
+        is_product = kind == "products"
+        dtype = reads[-1 if is_product else 0].dtype
+        flop = _product_flop(name, args, output) if is_product else _attention_flop(func, args)
+        kind = f"{_FORMATS.get(dtype, 'fp32')} {kind}"
     return Operation(
         kind=OPTIMIZER if phase == "update" else kind,
         phase=phase,
