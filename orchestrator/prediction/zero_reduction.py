@@ -97,7 +97,7 @@ def _is_left(event: Event, stream: Stream, kind: str) -> bool:
 def _joined(one: Stream, other: Stream) -> Stream:
     """Both in a row."""
     beyond = 1 + max(event.number for event in one.events)
-    renumbered = (replace(event, number=event.number + beyond) for event in other.events)
+    renumbered = (event._replace(number=event.number + beyond) for event in other.events)
     return replace(one, events=(*one.events, *renumbered))
 
 
