@@ -145,27 +145,30 @@ def _print_results(dataset: Dataset, options: TuneVerbOptions) -> Sequence[TuneR
     from orchestrator.reporting.verbs.tune_text import describe
 
     found = read(dataset)
-    exported = {}
+    exported, gpus = {}, {}
     for result in found.results:
         candidate = candidate_of(dataset, result)
         if candidate is not None and dataset.folder is not None:
             target = dataset.folder / result.folder_name
             exported[result.folder_name] = _export(dataset, candidate, target)
+            gpus[result.folder_name] = candidate.configuration.gpus
     if options.as_json:
         cli.print_json(to_json(found, exported))
     else:
-        how = {name: _how_to_train(dataset, files) for name, files in exported.items()}
+        how = {name: _how_to_train(dataset, files, gpus[name]) for name, files in exported.items()}
         print(describe(found, how))
     return found.results
 
 
-def _how_to_train(dataset: Dataset, files: str) -> str:
+def _how_to_train(dataset: Dataset, files: str, gpus: int) -> str:
     """The command to train with exported files; why there are none, if they were not written."""
     if not Path(files).is_dir():
         return f"files to train with: {files}"
     is_synthetic = (dataset.run.config.get("data") or {}).get("file") is None
-    script = shlex.quote(str(Path(files, "train.py")))
-    return f"train with: python {script}{' --synthetic' if is_synthetic else ''}"
+    names = ("train.py", "accelerate.yaml")
+    script, config = (shlex.quote(str(Path(files, name))) for name in names)
+    start = "python" if gpus == 1 else f"accelerate launch --config_file {config}"
+    return f"train with: {start} {script}{' --synthetic' if is_synthetic else ''}"
 
 
 def _export(dataset: Dataset, candidate: Offer, target: Path) -> str:

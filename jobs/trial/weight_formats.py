@@ -59,7 +59,9 @@ def weights_of(model: torch.nn.Module) -> list[Weight]:
         is_layer = not isinstance(module, torch.nn.Embedding) and id(module) not in outside
         for parameter in module.parameters(recurse=False):
             if id(parameter) not in weights:
-                elements, bits, name = _format(parameter)
+                # FSDP2 puts its own parameters in the place of packed ones. The layer still knows.
+                packed = getattr(parameter, "quant_state", getattr(module, "quant_state", None))
+                elements, bits, name = _format(parameter, packed if parameter.dim() > 1 else None)
                 weights[id(parameter)] = Weight(
                     elements=elements,
                     bits=bits,
@@ -128,11 +130,11 @@ def unquantized_flag(share: float | None) -> Flag | None:
     return Flag(FlagKind.NOT_QUANTIZED, 1 - share)
 
 
-def _format(parameter: Any) -> tuple[int, int, str]:
-    """A weight's elements, the bits of each, and the name of their format."""
+def _format(parameter: Any, packed: Any) -> tuple[int, int, str]:
+    """A weight's elements, the bits of each, and the name of their format; ``packed`` says how
+    bitsandbytes packed it."""
     # ZeRO-3 leaves empty shells in the model, which know their real size.
     elements = int(getattr(parameter, "ds_numel", parameter.numel()))
-    packed = getattr(parameter, "quant_state", None)
     if packed is not None:
         # bitsandbytes packs two elements into a byte, and knows the shape that they had.
         return packed.shape.numel(), 4, packed.quant_type

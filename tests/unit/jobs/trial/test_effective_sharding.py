@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from bitsandbytes.nn import Linear4bit
 from torch.distributed.fsdp import fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
@@ -37,6 +38,14 @@ def test_fsdp2_keeps_a_share_of_each_parameter_and_may_gather_it_twice(reshard, 
     }
     weights = weights_of(sharded)
     assert [(own.elements, own.format, own.nbytes) for own in weights] == [(64, "float32", 64)] * 2
+
+
+def test_packed_weights_keep_their_format_where_fsdp2_shards_them(group):
+    packed = Linear4bit(64, 64, bias=False, quant_type="nf4", quant_storage=torch.bfloat16)
+    layer = torch.nn.Sequential(packed).to("cpu")
+    fully_shard(layer, mesh=torch.distributed.init_device_mesh("cpu", (4,)))
+    (weight,) = weights_of(layer)
+    assert (weight.elements, weight.bits, weight.format) == (64 * 64, 4, "nf4")
 
 
 def test_ddp_keeps_every_parameter(group):
