@@ -51,7 +51,9 @@ def _lateness(first: Curve, curve: Curve) -> tuple[bool, int, float]:
     """Less for a curve whose prediction says more: first those that no other can stand for, then
     those with few changes, which stand for many others, and the likeliest picks among them."""
     changed = set(curve.techniques) - set(first.techniques)
-    effects = [shipped_priors().of(axis, value) for axis, _, value in changed]
+    own = {axis: value for axis, _, value in first.techniques}
+    between = shipped_priors().between
+    effects = [between(axis, own.get(axis, ""), value) for axis, _, value in changed]
     is_borrowed = any(effect.memory_deviation <= _NEARLY_EQUAL for effect in effects)
     return is_borrowed, len(changed), _expected_log_time(curve)
 
