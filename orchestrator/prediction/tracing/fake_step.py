@@ -84,12 +84,16 @@ class FakeStep:
 
     @functools.cached_property
     def trained(self) -> str:
-        """Equal for models whose updates are equal: modules, parameters, and loop."""
+        """Equal for models whose updates are equal: modules, parameters, loop and sharding."""
         parameters = [
             (name, own.shape, own.dtype, own.requires_grad, type(own))
             for name, own in self.model.named_parameters()
         ]
-        return repr((self.model, parameters, _runs_trainer(self._spec), self._spec.world_size))
+        sharding = (
+            self._spec.world_size,
+            self._spec.settings.training_arguments.get("fsdp_config"),
+        )
+        return repr((self.model, parameters, _runs_trainer(self._spec), sharding))
 
     @contextmanager
     def _traced(self) -> Iterator[None]:

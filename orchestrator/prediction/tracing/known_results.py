@@ -1,6 +1,6 @@
 """Operators on tensors without data, whose results are made again from the shapes of their inputs.
 
-FakeTensorMode remembers results too, but needs 100 microseconds to find one and make it again.
+FakeTensorMode remembers results too, but to find one and to make it again took most of a trace.
 """
 
 import functools

@@ -66,3 +66,15 @@ def test_replay_evaluation_follows_the_training_and_finds_its_states():
     assert peaks.at_peak["temporary buffers"] == 96 * MIB
     small = _stream(_tensor(1, 16 * MIB, "temporary buffers"))
     assert not replay(dataclasses.replace(trial, evaluation=small), SIZED).is_of_evaluation
+
+
+def test_digest_is_equal_for_equal_trials_and_for_no_others():
+    def trial(size: int = MIB, kind: str = "saved activations", accumulation: int = 1):
+        first = _stream(_tensor(1, size, kind), Free(number=1))
+        return _trial(first, later=first, accumulation=accumulation)
+
+    evaluated = dataclasses.replace(trial(), evaluation=_stream(_tensor(1, MIB, "inputs")))
+    trials = [trial(), trial(2 * MIB), trial(kind="inputs"), trial(accumulation=2), evaluated]
+    digests = [own.digest(SizedStreams(H200)) for own in trials]
+    assert len(set(digests)) == len(trials)
+    assert trial().digest(SIZED) == digests[0]
