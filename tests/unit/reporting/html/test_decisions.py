@@ -29,7 +29,7 @@ def test_decisions_are_the_answers_of_recommend(name):
     recipes = list(results.fronts)
     draw = random.Random(name)
     sizes = [own.memory_bytes for own in results.configurations]
-    for _ in range(20):
+    for _ in range(10):
         objective = draw.choice(list(OBJECTIVES))
         batch = draw.choice([None, 1, 4, 16, 64, 256, 512])
         recipe = draw.choice([results.recipe, None])

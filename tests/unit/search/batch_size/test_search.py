@@ -135,7 +135,7 @@ def test_search_reaches_the_effective_batch_exactly(device, effective, expected)
     assert way(answer) == expected
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=150)
 @given(
     device=st.builds(
         Device,
