@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,18 @@ class Shared:
     """Of each optimizer step, and of what it trains."""
     replays: dict[tuple[object, ...], ReplayedPeaks] = field(default_factory=dict)
     """By digest of the streams."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Parts:
+    """What is replayed of a trial, and what is added to it."""
+
+    streams: TrialStreams
+    outside: int = 0
+    """Bytes of DeepSpeed's engine outside the allocator."""
+    paged: tuple[int, ...] = ()
+    """Bytes of each state in managed memory."""
+    notes: tuple[str, ...] = ()
 
 
 class ModelGroup:
@@ -102,54 +114,37 @@ class ModelGroup:
     def _predicted_on(self, batch: BatchShapes, spec: TrialSpec) -> Prediction:
         """The trial's figures, whose equal micro-batches have the shapes of ``batch``."""
         micro_batches = self._micro_batches(batch, spec.micro_batch)
+        has_engine = spec.settings.deepspeed is not None
+        parts = (self._engine_parts if has_engine else self._trainer_parts)(spec, micro_batches)
+        if isinstance(parts, Prediction):
+            return parts
+        streams = replace(parts.streams, evaluation=self._evaluation_of(spec))
+        own, *others = self._replays(spec, streams)
         kernels = micro_batches[0].kernels
+        replayed = Replayed(
+            peaks=own,
+            trial=others.pop() if others else None,
+            orders=tuple(others),
+            outside=parts.outside + self._outside_bytes(spec, kernels),
+            paged=parts.paged,
+            needs_ampere=NEEDS_AMPERE in kernels,
+            under_deepspeed=has_engine,
+            is_shared=spec.world_size > 1,
+            is_encoder_decoder=bool(self._step.model.config.is_encoder_decoder),
+        )
+        prediction = widened(predicted(spec, replayed, self._gpu), spec, kernels)
+        return replace(prediction, notes=(*prediction.notes, *parts.notes))
+
+    def _outside_bytes(self, spec: TrialSpec, kernels: Container[str]) -> int:
+        """What a training takes beside the allocator's memory, without DeepSpeed's engine."""
         outside = self._gpu.outside_bytes
         if "cudnn" in kernels:
             outside += self._gpu.cudnn_bytes
         if spec.world_size > 1:
             outside += self._gpu.communicator_bytes
-        paged: tuple[int, ...] = ()
-        notes: tuple[str, ...] = ()
-        if spec.settings.deepspeed is None:
-            streams, paged = self._trainer_streams(spec, micro_batches)
-            if paged:
-                states = f"paged states of {memory(sum(paged))}"
-                notes = (f"optimizer: {states} move to the host if the GPU is full",)
-        else:
-            from orchestrator.prediction import zero
+        return outside
 
-            # The engine holds weights, gradients and states in buffers of its own.
-            engine = zero.ZeroEngine.of(spec, self._step.model)
-            notes = engine.host_note(spec, self._step.model)
-            if reason := engine.unpredictable(self._step.model):
-                return replace(unknown(spec, reason), notes=notes)
-            streams = zero.trial_streams(
-                self._step.model, engine, *micro_batches, spec.accumulation
-            )
-            outside += engine.outside_bytes(self._gpu)
-            if self._step.batches.lengths is not None:
-                notes = (*notes, zero.LONGEST_STANDS_FOR_ALL)
-        streams = replace(streams, evaluation=self._evaluation_of(spec))
-        own, *others = self._replays(spec, streams)
-        is_shared, has_engine = spec.world_size > 1, spec.settings.deepspeed is not None
-        replayed = Replayed(
-            peaks=own,
-            trial=others.pop() if others else None,
-            orders=tuple(others),
-            outside=outside,
-            paged=paged,
-            needs_ampere=NEEDS_AMPERE in kernels,
-            under_deepspeed=has_engine,
-            is_shared=is_shared,
-            is_encoder_decoder=bool(self._step.model.config.is_encoder_decoder),
-        )
-        prediction = widened(predicted(spec, replayed, self._gpu), spec, kernels)
-        return replace(prediction, notes=(*prediction.notes, *notes))
-
-    def _trainer_streams(
-        self, spec: TrialSpec, micro_batches: MicroBatches
-    ) -> tuple[TrialStreams, tuple[int, ...]]:
-        """The streams of a trial without DeepSpeed, and the sizes of its paged states."""
+    def _trainer_parts(self, spec: TrialSpec, micro_batches: MicroBatches) -> _Parts:
         (first, later), updates = micro_batches, self._updates_of(spec)
         if is_fsdp(spec) and later is not None and spec.accumulation > 1:
             first, later = later, None
@@ -161,7 +156,24 @@ class ModelGroup:
             first_update=updates.first,
             update=updates.later,
         )
-        return streams, updates.paged
+        if not updates.paged:
+            return _Parts(streams=streams)
+        states = f"paged states of {memory(sum(updates.paged))}"
+        notes = (f"optimizer: {states} move to the host if the GPU is full",)
+        return _Parts(streams=streams, paged=updates.paged, notes=notes)
+
+    def _engine_parts(self, spec: TrialSpec, micro_batches: MicroBatches) -> _Parts | Prediction:
+        """DeepSpeed's engine holds weights, gradients and states in buffers of its own."""
+        from orchestrator.prediction import zero
+
+        engine = zero.ZeroEngine.of(spec, self._step.model)
+        notes = engine.host_note(spec, self._step.model)
+        if reason := engine.unpredictable(self._step.model):
+            return replace(unknown(spec, reason), notes=notes)
+        if self._step.batches.lengths is not None:
+            notes = (*notes, zero.LONGEST_STANDS_FOR_ALL)
+        streams = zero.trial_streams(self._step.model, engine, *micro_batches, spec.accumulation)
+        return _Parts(streams=streams, outside=engine.outside_bytes(self._gpu), notes=notes)
 
     def _knows_step(self, spec: TrialSpec) -> bool:
         is_alone = spec.world_size == 1 and spec.settings.deepspeed is None
