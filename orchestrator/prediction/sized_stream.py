@@ -2,7 +2,7 @@
 
 import functools
 import hashlib
-import marshal
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -31,9 +31,8 @@ class SizedStream:
     @functools.cached_property
     def digest(self) -> bytes:
         """Equal for equal streams."""
-        # Version 2 of the format has no references, so equal values have equal bytes.
-        values = marshal.dumps((tuple(self.steps), tuple(self.sizes)), 2)
-        return hashlib.blake2b(values, digest_size=16).digest()
+        values = json.dumps((self.steps, self.sizes))
+        return hashlib.blake2b(values.encode(), digest_size=16).digest()
 
     @property
     def inputs(self) -> "SizedStream":

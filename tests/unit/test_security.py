@@ -51,6 +51,7 @@ IMPORT_BY_NAME = {
 }
 # Processes started for a trial or a build inherit the environment; nothing else takes it whole.
 WHOLE_ENVIRONMENT = {
+    "jobs/node/collectives.py",
     "jobs/isolation/child_handle.py",
     "orchestrator/planning/library_facts.py",
     "jobs/isolation/slot.py",

@@ -72,7 +72,7 @@ def dialect(name: str) -> Dialect:
 @functools.cache
 def _table(name: str) -> Mapping[str, Any]:
     text = Path(__file__).with_name(f"{name}.yaml").read_text(encoding="utf-8")
-    return yaml.load(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return yaml.safe_load(text)
 
 
 def _rows(table: Mapping[str, Any]) -> dict[str, Rule]:
