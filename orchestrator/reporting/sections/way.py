@@ -5,17 +5,16 @@ from itertools import pairwise
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.way import labelled_way
-from orchestrator.reporting.configurations import MEMORY, SPEED, TRIAL, mark_notes, row_of
+from orchestrator.reporting.configurations import MEMORY, SPEED, mark_notes, row_of
 from orchestrator.reporting.content import Column, Content, Format, Table
 from orchestrator.units import memory
 
 _COLUMNS = (
     Column(key="step", heading="step"),
     SPEED,
-    Column(key="speed_ratio", heading="to the step before", format=Format.CHANGE, better="more"),
+    Column(key="speed_ratio", heading="by the step", format=Format.CHANGE, better="more"),
     MEMORY,
-    Column(key="memory_ratio", heading="to the step before", format=Format.CHANGE, better="less"),
-    TRIAL,
+    Column(key="memory_ratio", heading="by the step", format=Format.CHANGE, better="less"),
 )
 
 
