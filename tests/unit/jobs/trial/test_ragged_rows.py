@@ -42,16 +42,16 @@ def test_run_padding_free_trains_no_padding(records):
     assert values["group_by_length"]["padding_share"] < values["pad"]["padding_share"]
 
 
-def test_run_counts_rows_and_blocks(records):
+def test_sample_is_a_row_or_a_block(records):
+    tokens = {}
     for batching, record in records.items():
         row = record.measurements
-        samples = row["samples_per_second"] * row["step_seconds_median"] * row["steps_counted"]
-        if batching == "packed_whole_rows":
-            # A batch has four blocks, and a sample is a row: most blocks hold several.
-            assert samples > 8 * row["steps_counted"]
-        else:
-            # The median of three steps differs from their mean.
-            assert samples == pytest.approx(4 * row["steps_counted"], rel=0.5), batching
+        tokens[batching] = row["real_tokens_per_second"] / row["samples_per_second"]
+    assert tokens.pop("packed") == pytest.approx(64)
+    # Rows that are packed whole are counted one by one, in the batches of three steps.
+    packed_rows = tokens.pop("packed_whole_rows")
+    assert set(tokens.values()) == {pytest.approx(tokens["pad"])}
+    assert packed_rows == pytest.approx(tokens["pad"], rel=0.5)
 
 
 def test_run_measures_memory_on_the_worst_batch(records):
