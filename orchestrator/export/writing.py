@@ -23,7 +23,7 @@ from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.packages import packages, requirements
 from orchestrator.export.script import readme, train_script
 from orchestrator.export.source_trial import source_trial
-from orchestrator.planning.choices.arguments import argument_names
+from orchestrator.planning.choices.arguments import EXPORTED, argument_names
 from orchestrator.planning.dialects.write_back.changes import ChangedFile, changed_file
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation_notes import notes
@@ -202,8 +202,7 @@ def _own_epochs(own: Mapping[str, Any]) -> float:
 
 def _not_carried(own: Mapping[str, Any]) -> Iterator[str]:
     # A run folder may come from a stranger, so only names of arguments are shown.
-    carried = {"num_train_epochs", "output_dir", "seed"}
-    names = sorted(own.keys() & (argument_names() or frozenset()) - carried)
+    names = sorted(own.keys() & (argument_names() or frozenset()) - {"output_dir", *EXPORTED})
     if names:
         yield (
             f"of your own arguments, these are not carried: {', '.join(names)}. train.py takes "

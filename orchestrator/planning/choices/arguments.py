@@ -55,6 +55,8 @@ _TODAY: Mapping[str, str] = {
     "per_gpu_train_batch_size": "per_device_train_batch_size",
 }
 """Removed field that changes the cost of a step if it is set -> how to write it today."""
+EXPORTED = ("num_train_epochs", "seed")
+"""Arguments that the runner decides, and that exported files take from the user."""
 _LOGGING = ("logging_", "run_name", "project", "trackio_", "metric_for_best_model", "debug")
 """Prefixes of arguments about logs and names, which do not change the training."""
 
@@ -113,6 +115,8 @@ def _is_number(text: str) -> bool:
 def ignored_reason(name: str, value: Any) -> str:
     """Why a trial ignores an argument of the user's file whatever the axes; empty if it does not.
     It is about names and logs, which do not change the training, or of transformers 4."""
+    if name in EXPORTED:
+        return "what files to train with keep, and a measurement decides itself"
     if runner_reason(name) or name.startswith(_LOGGING):
         return "what a measurement decides itself"
     fields = argument_names()

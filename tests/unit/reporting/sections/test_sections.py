@@ -1,5 +1,6 @@
 """What each section says of a run."""
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,12 +12,20 @@ from jobs.record import Outcome, TrialRecord, skipped, with_provenance
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
 from orchestrator.reporting import markdown
 from orchestrator.reporting.report import Report
-from orchestrator.reporting.sections import failed_trials, hf_guide, pareto_front, search_outcome
+from orchestrator.reporting.sections import (
+    failed_trials,
+    hf_guide,
+    pareto_front,
+    search_outcome,
+    way,
+)
 from orchestrator.reporting.sections.hf_guide import guide, published
 from orchestrator.storage.search_summary import SearchSummary
 from orchestrator.units import GIB
 from tests.support.golden import assert_golden, without_ids
 from tests.support.records import GUIDE_CONFIG, H200, make_guide, make_record, write_run
+
+ROOT = Path(__file__).parents[4]
 
 
 def loaded(folder: Path, records: list[Any], **run: Any) -> tuple[Dataset, EnvironmentResults]:
@@ -150,3 +159,15 @@ def test_published_figures_need_every_choice_to_be_the_guides():
 def test_published_figures_are_found_for_optimizers_that_stand_for_another():
     assert published({"micro_batch": 4, "optimizer": "adamw_torch"}) == guide().rows[0]
     assert [row for row in guide().rows if published(row.choices) is not row] == []
+
+
+def test_way_to_the_picks_of_a_search_begins_with_the_users_arguments():
+    dataset = load_dataset(ROOT / "docs/results/2026-11-26-tune_llm_1b-h200")
+    content = way.make(dataset, dataset.main)
+    assert [table.caption for table in content.tables] == [
+        f"Within {size} GiB." for size in (24, 40, 80)
+    ]
+    first, *steps = content.tables[1].rows
+    assert (first["step"], first.get("speed_ratio")) == ("your arguments", None)
+    product = math.prod(step["speed_ratio"] for step in steps)
+    assert product == pytest.approx(steps[-1]["samples_per_second"] / first["samples_per_second"])
