@@ -59,5 +59,9 @@ class SearchSummary:
     """GPU model -> its own summary, if there are several."""
     audit: Mapping[str, Any] | None = None
 
+    @property
+    def answers_budgets(self) -> bool:
+        return bool(self.results or self.by_gpu_model)
+
     def of_gpu_model(self, gpu_model: str) -> SearchSummary:
         return self.by_gpu_model.get(gpu_model, self)

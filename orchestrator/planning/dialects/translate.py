@@ -140,7 +140,10 @@ def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     complete = {**facts, "file": local_file(facts.get("data"), folder)}
     if (given := complete.pop("deepspeed", None)) is not None:
         complete |= vocabulary.of_deepspeed(given, folder)
-    if QUANTIZED.search(str(facts.get("model", "")).lower()):
+    model = str(facts.get("model", ""))
+    if model and (folder / model / "config.json").is_file():
+        complete["model"] = str((folder / model).resolve())
+    if QUANTIZED.search(model.lower()):
         complete.setdefault("bits", 4)
     return complete
 

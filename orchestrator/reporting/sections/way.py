@@ -21,7 +21,7 @@ _COLUMNS = (
 def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     """A table for each pick that steps lead to, of a search for budgets; None if none do."""
     search = dataset.run.search_summary
-    if search is None or not (search.results or search.by_gpu_model):
+    if search is None or not search.answers_budgets:
         return None
     start = next((own for own in results.configurations if own.choices == results.baseline), None)
     picks: dict[Configuration, int] = {}

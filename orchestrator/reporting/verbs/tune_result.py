@@ -121,7 +121,7 @@ def read(dataset: Dataset) -> TuneResults:
 def stored(dataset: Dataset) -> bytes | None:
     """The file of the result; None for a run whose search answers for no budgets."""
     search = dataset.run.search_summary
-    if search is None or not (search.results or search.by_gpu_model):
+    if search is None or not search.answers_budgets:
         return None
     return _FILE.dump_json(computed(dataset), indent=2)
 

@@ -93,10 +93,10 @@ def _baseline_of(path: Path, table: Table) -> Mapping[str, Choice]:
 
 @cache
 def law_grid(budgets: tuple[int, ...]) -> Grid:
-    """A grid simulated by the cost law, to test a search when the law holds exactly."""
+    """A grid simulated by the performance model, to test a search when the model holds exactly."""
     table = simulated()
     return Grid(
-        name="SIMULATED by the law of the searches",
+        name="SIMULATED by the performance model",
         table=table,
         priors=TechniquePriors(),
         baseline=_baseline_of(DATA / "simulated", table),

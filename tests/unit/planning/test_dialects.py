@@ -300,6 +300,15 @@ def test_a_downloaded_model_has_the_shape_of_its_own_config(tmp_path, monkeypatc
     assert shape.is_exact
 
 
+@pytest.mark.parametrize("name", ["./tiny", "tiny"])
+def test_a_model_folder_is_looked_up_beside_the_file(name, tmp_path):
+    (tmp_path / "tiny").mkdir()
+    config = {"model_type": "llama", "hidden_size": 48}
+    (tmp_path / "tiny" / "config.json").write_text(json.dumps(config))
+    result = read(tmp_path, AXOLOTL.replace("meta-llama/Llama-3.2-1B-Instruct", name))
+    assert result.document["model"]["config"] == {"hidden_size": 48}
+
+
 def test_only_changed_keys_of_a_yaml_file_change(tmp_path):
     text = AXOLOTL.replace("micro_batch_size: 2", "micro_batch_size: 2  # fits")
     assert changed(tmp_path, "mine.yml", text).text == text
