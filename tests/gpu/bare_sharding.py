@@ -1,13 +1,16 @@
 """Trains the decoder of configs/two_gpus.yaml by hand, with nothing of this project.
 
-torchrun --standalone --nproc-per-node 2 -m tests.gpu.bare_sharding CASE [--tiny]
+torchrun --standalone --nproc-per-node 2 -m tests.gpu.bare_sharding CASE [--tiny] [--wait]
 
 A case is how the GPUs share the states. The last line printed, by rank 0, is a JSON object: the
-peaks of all ranks, and the throughput of all together. ``--tiny`` is for a CPU.
+peaks of all ranks, and the median time of a step. ``--tiny`` is for a CPU.
 """
 
 import argparse
 import json
+import os
+import statistics
+import sys
 from tempfile import TemporaryDirectory
 from typing import Any
 
@@ -19,7 +22,8 @@ from transformers import Qwen2Config, Qwen2ForCausalLM, Trainer, TrainingArgumen
 from tests.gpu import bare
 from tests.gpu.bare import StepClock
 
-STEPS = 12
+STEPS = 24  # of which bare.WARMUP_STEPS do not count
+MICRO_BATCH = 2
 TOKENS = 2048
 CONFIG = {
     "vocab_size": 151936,
@@ -31,6 +35,8 @@ CONFIG = {
     "max_position_embeddings": TOKENS,
     "tie_word_embeddings": True,
 }
+READY = "waiting"
+"""What a script prints when it has imported everything."""
 TINY = {"vocab_size": 256, "hidden_size": 48, "intermediate_size": 64, "num_hidden_layers": 2}
 
 
@@ -44,7 +50,6 @@ def fsdp2(*, reshard: bool) -> dict[str, Any]:
 
 
 CASES: dict[str, dict[str, Any]] = {
-    "none": {"gradient_accumulation_steps": 2},
     "ddp": {},
     "fsdp2_grad_op": fsdp2(reshard=False),
     "fsdp2_full": fsdp2(reshard=True),
@@ -62,7 +67,7 @@ def run(case: str, *, tiny: bool) -> dict[str, Any]:
         arguments = TrainingArguments(
             output_dir=folder,
             max_steps=STEPS,
-            per_device_train_batch_size=2,
+            per_device_train_batch_size=MICRO_BATCH,
             bf16=True,
             log_level="error",
             report_to="none",
@@ -76,24 +81,21 @@ def run(case: str, *, tiny: bool) -> dict[str, Any]:
             # Under ZeRO-3, transformers partitions the weights as they are made.
             config = Qwen2Config(**CONFIG | (TINY if tiny else {}))
             model = Qwen2ForCausalLM._from_config(config, dtype=torch.float32)
-        step = 2 * arguments.world_size * arguments.gradient_accumulation_steps
-        rows = np.random.default_rng(42).integers(0, config.vocab_size, (STEPS * step, tokens))
+        samples = STEPS * MICRO_BATCH * arguments.world_size
+        rows = np.random.default_rng(42).integers(0, config.vocab_size, (samples, tokens))
         dataset = Dataset.from_dict({"input_ids": rows, "labels": rows})
         dataset.set_format("pt")
         Trainer(model=model, args=arguments, train_dataset=dataset, callbacks=[clock]).train()
-    counted = clock.counted_seconds()
     return {
         "case": case,
         "rank_peak_allocated_bytes": gathered(torch.cuda.max_memory_allocated()),
         "rank_peak_reserved_bytes": gathered(torch.cuda.max_memory_reserved()),
-        "samples_per_second": len(counted) * step / sum(counted),
+        "step_seconds_median": statistics.median(clock.counted_seconds()),
     }
 
 
 def gathered(value: int) -> list[int]:
     """The value of each rank."""
-    if not torch.distributed.is_initialized():
-        return [value]
     values: list[Any] = [None] * torch.distributed.get_world_size()
     torch.distributed.all_gather_object(values, value)
     return values
@@ -103,9 +105,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("case", choices=CASES)
     parser.add_argument("--tiny", action="store_true", help="a two-layer model and short rows")
+    parser.add_argument("--wait", action="store_true", help="train once standard input ends")
     options = parser.parse_args()
+    if "deepspeed" in CASES[options.case]:
+        import deepspeed  # noqa: F401  # as all other libraries: before it waits
+    if options.wait:
+        print(READY, flush=True)
+        sys.stdin.read()
     figures = run(options.case, tiny=options.tiny)
-    if not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0:
+    if os.environ["RANK"] == "0":
         print(json.dumps(figures), flush=True)
 
 
