@@ -13,6 +13,19 @@ NEW_SHAPE_SPREAD = 0.25
 of a 1.2 B decoder and of BERT-large on an H100, 2026-11-27."""
 
 
+def turn_of(effective_batch: int, counted_steps: int, in_epoch: int | None = None) -> int:
+    """How many different steps are trained on, and again and again. ``in_epoch``: steps of an
+    epoch; None if that is not known."""
+    # Three parameters are fitted to them. Steps of many rows differ less from each other.
+    wanted = 6 if effective_batch < 16 else 4
+    return min(wanted, counted_steps, wanted if in_epoch is None else in_epoch)
+
+
+def others_before(turn: int) -> int:
+    """Steps before the first turn."""
+    return turn // 2
+
+
 class RaggedSteps:
     """A few steps that stand for all steps of an epoch.
 
@@ -59,8 +72,7 @@ class RaggedSteps:
         self._joins_rows = joins_rows
         self._multiple = pad_to_multiple_of
         self._counted_steps = counted_steps
-        self._others = self.distinct // 2
-        """Steps before the first turn."""
+        self._others = others_before(self.distinct)
         self.warmup_steps: int = max(warmup_steps, self._others + self.distinct)
         # These are set by ``rows``; the columns are those of ``_work``.
         self._mean_step = np.ones(4)
@@ -88,10 +100,8 @@ class RaggedSteps:
             return 0
         accumulation, micro_batch = self._shape
         effective_batch = accumulation * micro_batch
-        # Three parameters are fitted to them. Steps of many rows differ less from each other.
-        wanted = 6 if effective_batch < 16 else 4
         in_epoch: int = self._columns.shape[1] // effective_batch
-        return min(wanted, self._counted_steps, in_epoch)
+        return turn_of(effective_batch, self._counted_steps, in_epoch)
 
     def rows(self, epoch: Sequence[int]) -> list[int]:
         """The rows to train on, in order, of an epoch's rows in the order of its sampler."""

@@ -87,6 +87,11 @@ class DataSpec:
     file: DatasetFile | None = None
 
     @property
+    def may_be_ragged(self) -> bool:
+        """Whether rows may differ in length. Those of a file may, until it is read."""
+        return self.synthetic is None or self.synthetic.lengths is not None
+
+    @property
     def tokens(self) -> int:
         """Tokens that a sample has at most; for a file of token ids the length it is cut to."""
         if self.synthetic is not None:

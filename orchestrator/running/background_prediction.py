@@ -135,9 +135,8 @@ class EpochForecasts(ExitStack, Observer):
 
     def started(self, spec: TrialSpec) -> None:
         """Forecast a trial of a few steps whose rows may differ in length."""
-        synthetic = spec.data.synthetic
-        may_differ = synthetic is None or synthetic.lengths is not None
-        if self._gpu is None or not may_differ or spec.measure.steps is None or spec.follow_up:
+        is_whole_epoch = spec.measure.steps is None
+        if self._gpu is None or not spec.data.may_be_ragged or is_whole_epoch or spec.follow_up:
             return
         if self._pool is None:
             self._pool = self.enter_context(workers())

@@ -66,15 +66,15 @@ class StoppingRule:
 
     def allowed_seconds(self, expected: float, left: float) -> float:
         """The slot time that a trial may take, of what is ``left``; ``expected`` is infinite before
-        any speed is known. Then half of what is left is kept for other trials."""
+        any speed is known."""
         if math.isinf(self.slot_seconds):
             return math.inf
         if math.isinf(expected):
             return max(left / 2, _LAST_SECONDS)
         in_any_case = min(_ALLOWED_IN_ANY_CASE, self.slot_seconds / _ALLOWED_FACTOR)
         allowed = max(in_any_case, _ALLOWED_FACTOR * expected)
-        # Never much more than what is left. But a trial that was begun should be able to end.
-        return min(allowed, max(left, _LAST_SECONDS, _LAST_FACTOR * expected))
+        # Half of what is left is for other trials. But one that was begun should be able to end.
+        return min(allowed, max(left / 2, _LAST_SECONDS, _LAST_FACTOR * expected))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

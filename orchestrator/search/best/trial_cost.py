@@ -8,17 +8,20 @@ import numpy as np
 
 from jobs.record import TrialRecord
 from jobs.spec import Choice
+from jobs.techniques.hooks import hook_name
 from orchestrator.search.model.arrays import Array, Mask, Numbering
 from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.effects.similar_values import similar_to
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
-from orchestrator.search.model.effects.unrecorded import BUILD_SECONDS
+from orchestrator.search.model.effects.unrecorded import BUILD_SECONDS, traits_of
 
 Technique = tuple[str, Choice]
 """An axis and a value."""
 USUAL_SECONDS = 2.5
-"""Seconds of a trial besides its steps and its compilation, until a trial without overhead has
-ended."""
+"""Seconds of a trial besides its steps and its compilation. It counts as one trial without overhead
+that was measured, because the first one also reads libraries that later ones find in memory."""
+_COMPILERS = frozenset({"compiled", "regional"})
+"""Traits of techniques that compile."""
 _LEAST_SECONDS = 0.2
 """A trial takes at least this long besides its steps. A smaller difference is measurement error."""
 _LEAST_SCALE = 0.1
@@ -29,7 +32,8 @@ class TrialCost:
     """Expected slot time of trials: the time of their steps, and an overhead, because a compiled
     trial takes many times as long as an eager one. The expected overhead of each technique is
     scaled by that of its measured trials, or of similar techniques': a model that takes long to
-    compile does so with any option of a compiler. Building DeepSpeed's ops is added until a trial
+    compile does so with any option of a compiler. On rows of unequal length it compiles again for
+    lengths that are new. Building DeepSpeed's ops is added until a trial
     with them has ended."""
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
@@ -86,7 +90,7 @@ class TrialCost:
 
     def _usual(self) -> float:
         """Seconds of a trial besides its steps, without slow techniques."""
-        return statistics.median(self._plain or [USUAL_SECONDS])
+        return statistics.median_low([USUAL_SECONDS, *self._plain])
 
     def _to_build(self) -> Array:
         """Seconds to build the ops that are not built yet, shape (candidates,)."""
@@ -95,6 +99,17 @@ class TrialCost:
 
 def _expected_overheads(candidate: Candidate, priors: TechniquePriors) -> dict[Technique, float]:
     """Slow technique of a candidate -> its expected overhead in seconds."""
-    techniques = [(axis, value) for axis, _, value in candidate.techniques]
-    overheads = {each: priors.of(*each).overhead_seconds for each in techniques}
+    overheads = {}
+    for axis, _, value in candidate.techniques:
+        compiles = not _COMPILERS.isdisjoint(traits_of(axis, value))
+        times = _compilations(candidate) if compiles else 1
+        overheads[axis, value] = times * priors.of(axis, value).overhead_seconds
     return {each: seconds for each, seconds in overheads.items() if seconds > 0}
+
+
+def _compilations(candidate: Candidate) -> int:
+    """How often a compiled trial compiles: once for each length that it meets. Where all lengths
+    are multiples of a number, the second code serves all others: it has no length of its own, and
+    no other alignment of rows is met."""
+    is_padded = hook_name(candidate.trials[0], "batching") == "padded_to_multiple"
+    return max(1, min(candidate.new_lengths, 2 if is_padded else candidate.new_lengths))

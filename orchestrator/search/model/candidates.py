@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from jobs.ragged_steps import others_before, turn_of
 from jobs.spec import Choice, TrainingRecipe, TrialSpec
 from jobs.techniques import BATCH_AXES
 
@@ -61,7 +62,19 @@ class Candidate:
     def steps(self) -> int:
         """Optimizer steps of a trial, warm-up included. A whole epoch counts as 100."""
         measure = self.trials[0].measure
-        return measure.warmup_steps + (measure.steps or 100)
+        if measure.steps is None:
+            return measure.warmup_steps + 100
+        return max(measure.warmup_steps, self.new_lengths) + measure.steps
+
+    @property
+    def new_lengths(self) -> int:
+        """Steps of a trial on lengths that it meets for the first time; 0 for equal rows."""
+        spec = self.trials[0]
+        if not spec.data.may_be_ragged or spec.measure.steps is None:
+            return 0
+        turn = turn_of(spec.effective_batch, spec.measure.steps)
+        # The longest rows of the data come last, together.
+        return others_before(turn) + turn + 1
 
     @property
     def techniques(self) -> Techniques:

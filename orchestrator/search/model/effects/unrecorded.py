@@ -135,7 +135,7 @@ def expectation(axis: str, value: Choice) -> Effect:
     by_value = BY_VALUE.get(axis, {}).get(str(value))
     if by_value is not None:
         return by_value
-    traits = _traits(axis, value)
+    traits = traits_of(axis, value)
     for trait, expected in BY_TRAIT.items():
         if trait in traits:
             return _of_share(expected, str(value))
@@ -144,11 +144,11 @@ def expectation(axis: str, value: Choice) -> Effect:
 
 def is_more_work(axis: str, value: Choice) -> bool:
     """Whether a technique computes activations twice, which takes more time on every machine."""
-    traits = _traits(axis, value)
+    traits = traits_of(axis, value)
     return "activation_budget" in traits or "checkpointing" in traits
 
 
-def _traits(axis: str, value: Choice) -> Collection[str]:
+def traits_of(axis: str, value: Choice) -> Collection[str]:
     """The traits of a value; none if its axis does not have the value, such as "custom"."""
     try:
         return AXES[axis].variant(value).traits
