@@ -119,11 +119,12 @@ def _loss_for_gradient(
     """The loss that the Trainer would backpropagate for one of ``micro_batches`` equal batches."""
     count = trainer._get_num_items_in_batch([batch] * micro_batches, trainer.args.device)
     trainer.current_gradient_accumulation_steps = micro_batches
-    # ZeRO-3 gathers its parameters in the engine's forward pass. All other models run uncompiled,
-    # because a forward pass without gradients would be compiled again.
+    # ZeRO-3 gathers its parameters in the engine's forward pass.
     is_engine = hasattr(trainer.model_wrapped, "zero_optimization_stage")
     model: Any = trainer.model_wrapped if is_engine else trainer.model
-    with _without_backward(trainer.accelerator), _same_draws(), torch.no_grad():
+    # A forward pass without gradients would be compiled again.
+    uncompiled = torch.compiler.set_stance("force_eager")
+    with uncompiled, _without_backward(trainer.accelerator), _same_draws(), torch.no_grad():
         return float(trainer.training_step(model, dict(batch), count))
 
 

@@ -78,12 +78,17 @@ def is_used_by(
     count: torch.Tensor,
 ) -> bool:
     """Whether ``compute_loss(model, inputs, count)`` uses the count, tried on fake tensors. They
-    have no values. A model that needs values raises its own error."""
+    have no values, so compiled parts run uncompiled: their kernels would read memory that is not
+    there. A model that needs values raises its own error."""
     from torch._subclasses.fake_tensor import FakeTensorMode
     from torch.func import functional_call
 
     watched_count = watched(count)
-    with FakeTensorMode(allow_non_fake_inputs=True) as mode, torch.no_grad():
+    with (
+        torch.compiler.set_stance("force_eager"),
+        FakeTensorMode(allow_non_fake_inputs=True) as mode,
+        torch.no_grad(),
+    ):
         state = _fake({**dict(model.named_parameters()), **dict(model.named_buffers())}, mode)
 
         def forward(**arguments: Any) -> Any:

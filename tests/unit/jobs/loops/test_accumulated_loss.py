@@ -90,6 +90,17 @@ def test_is_used_by_draws_no_number_and_keeps_weights(loss, expected):
     assert torch.equal(model.layer.weight, weights)
 
 
+def test_is_used_by_runs_compiled_parts_uncompiled():
+    def compiler(graph: Any, inputs: Any) -> Any:
+        raise AssertionError("compiled code would read the memory of fake tensors")
+
+    model = Model(divide)
+    model.layer.compile(backend=compiler)
+    inputs = {"inputs": torch.ones(2, 4)}
+    count = torch.tensor(8.0)
+    assert is_used_by(lambda own, given, n: own(**given, num_items_in_batch=n), model, inputs, count)
+
+
 def accumulated(**choices: Any) -> TrialSpec:
     return build_tiny_spec({"micro_batch": 2, "accumulation": 4, **choices}, inspect=False)
 
