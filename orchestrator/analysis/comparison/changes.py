@@ -109,8 +109,8 @@ class Comparison:
     technique_shifts: tuple[Shift, ...]
     """Techniques whose GPU-bound rows changed by more, or by less, than all other rows."""
     smallest_visible: float | None
-    """The smallest change of speed that would be found in one GPU-bound configuration, in the
-    median."""
+    """The smallest share by which a single GPU-bound configuration can be slower so that this is
+    found in nine of ten cases."""
     only_before: int
     """Configurations with no finished trial in the other run; so is ``only_after``."""
     only_after: int

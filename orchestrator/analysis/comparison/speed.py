@@ -20,8 +20,13 @@ from orchestrator.analysis.repeatability import BETWEEN_TECHNIQUES, SpeedError, 
 
 Pair = tuple[Configuration, Configuration]
 """One configuration that ended ok in both runs, before and after."""
-FALSE_ALARM = 0.05 / 3
-"""Probability of a change between two equal runs, by each of the three tests: 1 in 20 by any."""
+FALSE_ALARM = 0.03
+"""Probability that single rows of two equal runs are said to differ. Most of the 1 in 20 is theirs,
+because what chance explains in the worst of many rows is far more than in their mean."""
+FALSE_ALARM_TOGETHER = 0.01
+"""The same of all rows together, and of techniques."""
+EQUAL_CHANCES = [number / 20 for number in range(1, 20, 2)]
+"""The middles of ten ranges of probability in which a deviation is equally likely to be."""
 MIN_ROWS = 5
 """The fewest rows that are judged together. With fewer, the normal approximation is too rough."""
 
@@ -69,8 +74,13 @@ def deviations(pairs: Sequence[Pair]) -> list[Deviation]:
 def smallest_visible(gpu_bound: Sequence[Deviation], judged: int) -> float | None:
     """``Comparison.smallest_visible``, if ``judged`` configurations are tested."""
     # If a single row changes, the step-up procedure tests it at this level. It is Bonferroni's.
-    margins = [each.margin(FALSE_ALARM / judged) for each in gpu_bound]
-    return math.expm1(statistics.median(margins)) if margins else None
+    needed = [
+        each.margin(FALSE_ALARM / judged)
+        + each.error.standard_error * student_quantile(chance, each.error.degrees_of_freedom)
+        for each in gpu_bound
+        for chance in EQUAL_CHANCES
+    ]
+    return -math.expm1(-statistics.quantiles(needed, n=10)[-1]) if needed else None
 
 
 def single_changes(before: Dataset, tested: Sequence[Deviation]) -> Iterator[Change]:
@@ -115,7 +125,7 @@ def common_shift(pairs: Sequence[Pair]) -> Shift | None:
         return None
     mean, error = _weighted_mean(pairs)
     scale = math.hypot(error, max(_error(pair).between_runs for pair in pairs))
-    return _shift(mean, scale, FALSE_ALARM, len(pairs))
+    return _shift(mean, scale, FALSE_ALARM_TOGETHER, len(pairs))
 
 
 def technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
@@ -134,7 +144,7 @@ def technique_shifts(pairs: Sequence[Pair]) -> Iterator[Shift]:
         other_mean, other_error = _weighted_mean(others)
         scale = math.hypot(group_error, other_error, BETWEEN_TECHNIQUES)
         # Bonferroni: every technique is one more chance of a false alarm.
-        risk = FALSE_ALARM / len(groups)
+        risk = FALSE_ALARM_TOGETHER / len(groups)
         shift = _shift(group_mean - other_mean, scale, risk, len(of_group), axis, value)
         if shift.is_real:
             yield shift

@@ -90,7 +90,7 @@ def _shifts(comparison: Comparison) -> Iterator[str]:
         yield f"{rows}, against all other rows: {_interval(own)}"
     if comparison.smallest_visible is not None:
         single = _percent(comparison.smallest_visible)
-        limits.append(f"{single} of a single GPU-bound row, in the median")
+        limits.append(f"{single} of a single GPU-bound row, in nine of ten cases")
     if limits:
         yield f"smallest change of speed that would be found: {'; '.join(limits)}"
 

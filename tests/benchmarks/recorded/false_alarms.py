@@ -3,9 +3,16 @@
 Every pair of runs with equal environment, model and data is compared. Whatever differs in speed is
 a false alarm. Then all GPU-bound rows of the later run are made slower, and the comparison is asked
 again; and so for each such row alone.
+
+How much slower a row must be depends on how far it is from the other by chance. So the regression
+that nine of ten rows need is printed, beside the one that the comparisons promise. The bound below
+is that of a judge who knows how far the rows of all these pairs are apart, and may give one of 20
+pairs a false alarm: no limit on the rows' deviations, in units of their errors, finds more.
 """
 
 import itertools
+import math
+import statistics
 from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -13,7 +20,13 @@ from pathlib import Path
 
 from orchestrator.analysis.comparison import two_runs
 from orchestrator.analysis.comparison.changes import Comparison
-from orchestrator.analysis.comparison.speed import Pair, deviations, single_changes
+from orchestrator.analysis.comparison.speed import (
+    FALSE_ALARM,
+    Deviation,
+    Pair,
+    deviations,
+    single_changes,
+)
 from orchestrator.analysis.comparison.two_runs import VERSIONS, compare, differences
 from orchestrator.analysis.dataset import Dataset, build_dataset
 from orchestrator.analysis.repeatability import Pace, pace_of
@@ -22,6 +35,8 @@ from tests.benchmarks.recorded.runs import dataset_of, folders_below
 SPEED_KINDS = ("slower", "faster")
 MIN_ROWS = 5
 """Pairs of runs with fewer shared configurations are left out."""
+STEP_SECONDS = (0.0, 0.2, 0.4, 0.8, math.inf)
+"""Bounds of the groups in which the single rows are shown."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,6 +52,10 @@ class Verdict:
     """Whether the comparison fails over half of the planted regression."""
     found_alone: int
     """GPU-bound rows of which the other regression is reported when no other row has it."""
+    rows: Sequence[Deviation]
+    """The GPU-bound ones."""
+    promised: float
+    """The regression of one of them that ``compare`` says it finds in nine of ten cases."""
 
 
 def lines(options: Namespace) -> Iterator[str]:
@@ -63,6 +82,53 @@ def lines(options: Namespace) -> Iterator[str]:
         f"{options.slower:.0%} slower: found in {found} of {len(planted_in)} pairs of runs; "
         f"one row {options.alone:.0%} slower: found in {alone} of {rows}"
     )
+    promised = statistics.median(verdict.promised for verdict in planted_in)
+    needed = [
+        _needed(row, row.margin(FALSE_ALARM / len(verdict.rows)))
+        for verdict in planted_in
+        for row in verdict.rows
+    ]
+    yield f"nine of ten rows need {_nine_of_ten(needed):.1%}; compare promises {promised:.1%}"
+    steps = [_step_seconds(row) for verdict in planted_in for row in verdict.rows]
+    for low, high in itertools.pairwise(STEP_SECONDS):
+        of_length = [own for own, step in zip(needed, steps, strict=True) if low < step <= high]
+        yield (
+            f"steps of {low:g} to {high:g} s: {sum(own < options.alone for own in of_length)} of "
+            f"{len(of_length)}; nine of ten need {_nine_of_ten(of_length):.1%}"
+        )
+    yield from _bound([verdict.rows for verdict in planted_in], options.alone)
+
+
+def _step_seconds(row: Deviation) -> float:
+    before, _ = row.pair
+    return float(before.row["effective_batch"]) / before.samples_per_second
+
+
+def _needed(row: Deviation, margin: float) -> float:
+    """The regression with which a row's deviation is beyond a margin."""
+    return -math.expm1(-margin - row.log_ratio)
+
+
+def _nine_of_ten(needed: Sequence[float]) -> float:
+    return statistics.quantiles(needed, n=10)[-1]
+
+
+def _bound(pairs: Sequence[Sequence[Deviation]], alone: float) -> Iterator[str]:
+    """What the best limit of these pairs finds, and what it would find with more trials a row."""
+    worst = [max(abs(row.log_ratio) / row.error.standard_error for row in rows) for rows in pairs]
+    # One of 20 may be beyond the limit.
+    limit = sorted(worst, reverse=True)[len(pairs) // 20]
+    for trials in (1, 2, 3, 4):
+        # The error of a mean of independent trials falls with the root of their number.
+        needed = [
+            -math.expm1((-limit * row.error.standard_error - row.log_ratio) / math.sqrt(trials))
+            for row in itertools.chain.from_iterable(pairs)
+        ]
+        found = sum(own < alone for own in needed)
+        yield (
+            f"bound with {trials} trials a row: {found} of {len(needed)}; "
+            f"nine of ten rows need {_nine_of_ten(needed):.1%}"
+        )
 
 
 def judge(folders: Sequence[Path], slower: float, alone: float) -> Iterator[Verdict]:
@@ -75,13 +141,16 @@ def judge(folders: Sequence[Path], slower: float, alone: float) -> Iterator[Verd
         if comparison.matched < MIN_ROWS:
             continue
         planted = compare(before, planted_regression(after, slower))
+        gpu_bound = _gpu_bound(before, after)
         yield Verdict(
             names=(str(first), str(second)),
             matched=comparison.matched,
             gpu_bound=comparison.shift.rows if comparison.shift else 0,
             alarms=alarms(comparison),
             found=planted.fails(slower / 2),
-            found_alone=found_alone(before, _gpu_bound(before, after), alone),
+            found_alone=found_alone(before, gpu_bound, alone),
+            rows=deviations(gpu_bound),
+            promised=comparison.smallest_visible or 0.0,
         )
 
 
