@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from jobs.spec import Hook, Task
 from jobs.techniques.hooks import hook
@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 METHODS = {
     "lora": (
         "LoraConfig",
-        "LoRA: two low-rank matrices beside each target layer; DoRA and rsLoRA are its parameters",
+        "LoRA: two low-rank matrices beside each target layer; DoRA and rsLoRA are its parameters, "
+        "and dtype: bfloat16 keeps the matrices and their optimizer states in 16 bits",
     ),
     "adalora": (
         "AdaLoraConfig",
@@ -51,6 +52,10 @@ METHODS = {
 }
 """Method of PEFT -> its configuration class, in the module ``config`` of the method's own package,
 and what it is."""
+_OUR_PARAMETERS: Mapping[str, Mapping[str, Any]] = {
+    "lora": {"dtype": Literal["float32", "bfloat16"]},
+}
+"""Method -> a parameter that its configuration class does not have -> its type."""
 _OF_TEXTS = ("prompt_tuning", "p_tuning", "prefix_tuning")
 """Methods that add virtual tokens to a text, so that only models of text can have them."""
 
@@ -128,6 +133,7 @@ ADAPTER = Axis(
             config_class=f"peft.tuners.{method}.config:{class_name}",
             build=functools.partial(_variant, method, doc),
             decided=_NOT_ALLOWED,
+            extra=_OUR_PARAMETERS.get(method, {}),
         )
         for method, (class_name, doc) in METHODS.items()
     },
@@ -170,7 +176,8 @@ def peft_adapter(
     parameters: Mapping[str, Any],
 ) -> torch.nn.Module:
     """``model`` with an adapter of a PEFT ``method``, trained with the head of the task alone.
-    ``parameters`` are fields of the method's configuration class. Raises ValueError if PEFT does
+    ``parameters`` are fields of the method's configuration class, and ``dtype`` of LoRA's weights,
+    which have 32 bits otherwise. Raises ValueError if PEFT does
     not support this adapter here, or for a parameter that would import code or load files."""
     from peft import LoftQConfig, get_peft_model
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING as CONFIG_CLASSES
@@ -182,6 +189,7 @@ def peft_adapter(
     if refused:
         raise ValueError(f"the adapter's parameter {refused[0]} may not be set here")
     fields = dict(parameters)
+    dtype = fields.pop("dtype", "float32")
     try:
         kind = PeftType(method.upper())
         known = getattr(TUNERS.get(kind), "target_module_mapping", None)
@@ -197,6 +205,9 @@ def peft_adapter(
         config = CONFIG_CLASSES[kind](task_type=_TASK_TYPES.get(task), **fields)
         adapted: torch.nn.Module = get_peft_model(model, config)
         _require_parameters(adapted, fields.get("target_parameters") or ())
+        for name, parameter in adapted.named_parameters():
+            if dtype == "bfloat16" and "lora_" in name:
+                parameter.data = parameter.data.bfloat16()
     except (KeyError, NotImplementedError, TypeError, ValueError) as error:
         raise ValueError(f"PEFT does not support this adapter here: {error}") from error
     _require_input_gradients(model, arguments)

@@ -33,7 +33,7 @@ _HOOK_PLACES = {
 """Place of a hook -> why a trial that has one there is not predicted."""
 _LIGER_PLACES: tuple[HookPlace, ...] = ("layers", "loss")
 _TRACED_LORA = PLAIN_LORA.union(
-    ("bias", "ensure_weight_tying", "fan_in_fan_out", "lora_bias", "lora_dropout")
+    ("bias", "dtype", "ensure_weight_tying", "fan_in_fan_out", "lora_bias", "lora_dropout")
 ).union(("init_lora_weights", "modules_to_save", "trainable_token_indices", "use_dora"))
 _TRACED_BASE = frozenset(
     ("upcast", "dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant")

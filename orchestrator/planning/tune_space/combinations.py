@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from jobs.spec import Choice
 from orchestrator.planning.choices.axes import ACCUMULATION, MICRO_BATCH
 from orchestrator.planning.tune_space import policy
+from orchestrator.planning.tune_space.values import usual_value
 
 TriedValues = Mapping[str, Sequence[Choice]]
 """Axis -> the values to try, the user's first."""
@@ -104,6 +105,7 @@ def _levels(values: TriedValues, *, has_gpu: bool) -> Iterator[_Level]:
     free = {axis: listed[1:] for axis, listed in values.items() if len(listed) > 1}
     for changes in range(min(_FEW_CHANGES, len(free)) + 1):
         yield _Level(changes=changes, others=free)
+    yield from _usual_together(values)
     fixed = _faster_values(values) if has_gpu else {}
     usual = {}
     for axis, others in free.items():
@@ -112,6 +114,23 @@ def _levels(values: TriedValues, *, has_gpu: bool) -> Iterator[_Level]:
             usual[axis] = [value for value in others if value not in rare]
     for changes in range(_FEW_CHANGES + 1 - len(fixed), len(usual) + 1):
         yield _Level(changes=changes, others=usual, fixed=fixed)
+
+
+def _usual_together(values: TriedValues) -> Iterator[_Level]:
+    """What people train with, in several axes at once, and what is changed with it."""
+    usual = {axis: usual_value(axis, listed[0]) for axis, listed in values.items()}
+    is_tried = {axis for axis, value in usual.items() if value and value in values[axis]}
+    kept = policy.ALONE | policy.NOT_WITH_ALONE
+    others = {
+        axis: [value for value in listed[1:] if value not in policy.WITH_ONE_OTHER.get(axis, ())]
+        for axis, listed in values.items()
+        if axis not in kept
+    }
+    sets = dict.fromkeys(axes & is_tried for axes in policy.USUAL_TOGETHER)
+    for axes in (axes for axes in sets if len(axes) > 1 and axes != policy.TOGETHER):
+        fixed = {axis: usual[axis] for axis in sorted(axes)}
+        for changes in range(len(others) + 1):
+            yield _Level(changes=changes, others=others, fixed=fixed)
 
 
 def _faster_values(values: TriedValues) -> dict[str, Choice]:

@@ -109,6 +109,12 @@ USUAL: Mapping[str, Usual] = {
         parameters={"upcast": False},
         words="norms, embeddings and the output layer of the base stay in 16 bits",
     ),
+    # The script of the QLoRA paper converts its adapters to bf16.
+    "adapter": Usual(
+        own=r"lora\((?!.*dtype=).*",
+        parameters={"dtype": "bfloat16"},
+        words="the adapter's weights and optimizer states have 16 bits",
+    ),
 }
 """Axis -> what ``tune`` offers as a second result, beside what trains like the user's arguments."""
 
@@ -121,11 +127,18 @@ effect of such an axis hardly depends on the other axes. All combinations would 
 larger without a better answer."""
 TOGETHER = frozenset({"adapter", "base"})
 """Axes of ``ALONE`` that are changed together, too: the frozen base is that of an adapter."""
+USUAL_TOGETHER = (frozenset({"base", "batching"}), frozenset(USUAL))
+"""Axes that have their values of ``USUAL`` together, as in the examples of other trainers, beside
+what is changed with any of them."""
 NOT_WITH_ALONE = frozenset({"compile", "attention", "dataloader", "loop"})
 """Axes that keep the user's value if an axis of ``ALONE`` is changed."""
 EXCEPT = (frozenset({"base"}), frozenset({"compile"}))
 """Axes of ``ALONE`` and of ``NOT_WITH_ALONE`` that are changed together all the same, if the first
 has the value of ``USUAL``. Otherwise the second result would lack what is fastest in the first."""
+
+COMPILED_BATCHING = "pad_to_64"
+"""Batching of compiled sets where rows differ in length and the user's is the default: otherwise
+each length that is new compiles again."""
 
 WITH_ONE_OTHER: Mapping[str, frozenset[str]] = {
     "precision": frozenset({"fp32", "tf32", "fp16"}),

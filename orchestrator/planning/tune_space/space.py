@@ -77,7 +77,7 @@ def tune_space(
     values = values.without(_reasons(chosen, values, tuned))
     own = tuned.baseline
     # The user's own training comes first, because everything is compared with it.
-    trials = (own, *_crossed(chosen, tuned, effective_batch))
+    trials = (own, *_crossed(chosen, values.tried, tuned, effective_batch))
     planned = plan(replace(tuned, trials=trials), has_gpu=has_gpu)
     return TuneSpace(
         config=replace(tuned, axes=_shown_axes(values, chosen)),
@@ -97,11 +97,11 @@ def _around(tried: TriedValues) -> TriedValues:
 
 
 def _crossed(
-    chosen: Combinations, config: SweepConfig, effective_batch: int | None
+    chosen: Combinations, tried: TriedValues, config: SweepConfig, effective_batch: int | None
 ) -> Iterator[Choices]:
     """Every set at every batch, but those with which its GPUs miss the effective batch."""
     for techniques in chosen.technique_sets:
-        own = {**config.baseline, **techniques}
+        own = {**config.baseline, **techniques, **_fewer_lengths(techniques, tried, config)}
         gpus = world_size_of(own, config)
         for batch in chosen.batches:
             choices = {**own, **batch}
@@ -112,6 +112,19 @@ def _crossed(
                 if accumulation % gpus:
                     continue
             yield choices
+
+
+def _fewer_lengths(
+    techniques: TechniqueSet, tried: TriedValues, config: SweepConfig
+) -> Mapping[str, Choice]:
+    """The batching of a compiled set, by ``policy.COMPILED_BATCHING``; empty if it stays."""
+    own = config.baseline
+    is_default = techniques["batching"] == AXES["batching"].default
+    # A collator of the user's may not pad to a multiple.
+    may_change = policy.COMPILED_BATCHING in tried["batching"] and config.own_code is None
+    if may_change and is_default and techniques["compile"] != own["compile"]:
+        return {"batching": policy.COMPILED_BATCHING}
+    return {}
 
 
 def _obstacle(config: SweepConfig) -> Obstacle:
