@@ -98,7 +98,9 @@ def test_is_used_by_runs_compiled_parts_uncompiled():
     model.layer.compile(backend=compiler)
     inputs = {"inputs": torch.ones(2, 4)}
     count = torch.tensor(8.0)
-    assert is_used_by(lambda own, given, n: own(**given, num_items_in_batch=n), model, inputs, count)
+    assert is_used_by(
+        lambda own, given, n: own(**given, num_items_in_batch=n), model, inputs, count
+    )
 
 
 def accumulated(**choices: Any) -> TrialSpec:
