@@ -1,14 +1,20 @@
 """Whole trials on rows of unequal length: how they are batched, and what their peak is."""
 
+import functools
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import torch
+from accelerate import Accelerator
+from transformers import LlamaConfig, LlamaForCausalLM
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import DataSpec, ModelSpec, RowLengthDistribution, SyntheticData, TrialSpec
 from jobs.techniques import AXES
+from jobs.trial.row_isolation import _joined, change_by_another_row, check_rows_are_separate
 from tests.conftest import build_tiny_spec
 from tests.support.json_rows import file_of
 from tests.support.one_trial import measured
@@ -106,3 +112,21 @@ def test_run_that_fails_on_the_longest_rows_says_so(tmp_path):
     record = measured(spec_of(tmp_path, lengths), tmp_path, Outcome.FAILED)
     assert record.phase == "worst_batch"
     assert record.reason.startswith("with the longest rows of the data in one batch: ")
+
+
+def test_rows_are_separate_that_only_round_each_other():
+    torch.manual_seed(0)
+    model = LlamaForCausalLM(LlamaConfig(**MODEL.config, use_cache=False))
+    accelerator = Accelerator(cpu=True)
+    trained: Any = SimpleNamespace(model=model, accelerator=accelerator)
+    joined = functools.partial(_joined, "sdpa")
+    for layer in model.model.layers:
+        layer.mlp.register_forward_pre_hook(_rounded_by_the_batch)
+    assert change_by_another_row(model, accelerator.device, joined) > 1e-3
+    check_rows_are_separate(trained, _spec("padding_free"))
+
+
+def _rounded_by_the_batch(_module: Any, inputs: tuple[torch.Tensor]) -> tuple[torch.Tensor]:
+    """The activations in 8 steps of one size, which the largest of all rows gives."""
+    step = inputs[0].abs().amax() / 8
+    return ((inputs[0] / step).round() * step,)
