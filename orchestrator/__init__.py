@@ -7,7 +7,7 @@ Every verb of the command line is a function of ``orchestrator.api``, and a run 
     run = api.sweep("configs/quickstart.yaml")            # measures, and returns the run
     run = api.load("runs/bert_large")                     # a run that was measured before
     answer = run.recommend(memory="24GiB")                # shows what to train with
-    run.export(answer.best, "my_training")                # writes train.py and its settings
+    run.export(answer, "my_training")                     # writes train.py and its settings
     run.plot()                                            # the frontier as a picture
     run.to_pandas()                                       # one row per trial
     api.compare(run, "runs/bert_large_2")                 # what changed
@@ -26,8 +26,10 @@ storage/
 labels.py, units.py, distribution.py
 """
 
+import importlib
 import sys
 from pathlib import Path
+from typing import Any
 
 # Import the package ``jobs`` that lies beside this one. Python would find a ``jobs`` of the working
 # folder first, where ``python -m`` and Ray's workers look.
@@ -36,3 +38,11 @@ sys.path.insert(0, _HOME)
 import jobs  # noqa: E402, F401
 
 sys.path.remove(_HOME)
+
+
+def __getattr__(name: str) -> Any:
+    """``api`` and its ``load``, for a script that imports no more than ``orchestrator``."""
+    if name not in ("api", "load"):
+        raise AttributeError(f"module 'orchestrator' has no attribute '{name}'")
+    api = importlib.import_module("orchestrator.api")
+    return api if name == "api" else api.load

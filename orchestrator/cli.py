@@ -180,13 +180,20 @@ def loaded(run: Location, purpose: str) -> Run | None:
     try:
         result = load(run)
     except FileNotFoundError as error:
-        print(f"{run}: no records and no table to {purpose} ({error})", file=sys.stderr)
+        print_nothing_there(run, purpose, error)
         return None
     except (OSError, UnreadableRunError) as error:
         print(error, file=sys.stderr)
         return None
     print_notes(result.dataset.table.unreadable)
     return result
+
+
+def print_nothing_there(run: Location, purpose: str, error: FileNotFoundError) -> None:
+    """Say on stderr why there is nothing to do ``purpose`` to: no such folder, or an empty one."""
+    is_there = not isinstance(run, Path) or run.is_dir()
+    empty = f"{run}: no records and no table to {purpose} ({error})"
+    print(empty if is_there else error, file=sys.stderr)
 
 
 def print_note(note: str) -> None:

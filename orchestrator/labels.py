@@ -26,6 +26,11 @@ def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
     return SEPARATOR.join(filter(None, words)) or "default"
 
 
+def option(name: str) -> str:
+    """An option as the command line and as Python write it: both show one message."""
+    return f"--{name} (in Python: {name.replace('-', '_')}=True)"
+
+
 def trial_label(spec: TrialSpec, axes: Sequence[str]) -> str:
     """A trial: its configuration, its repeat number above 0, and its GPU model if it has one."""
     words = [label(spec.choices, axes)]

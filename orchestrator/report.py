@@ -33,7 +33,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             return _report_uri(options.run, options)
         return _report_folder(options.run, options)
     except FileNotFoundError as error:
-        print(f"{options.run}: no records and no table to report on ({error})", file=sys.stderr)
+        cli.print_nothing_there(options.run, "report on", error)
         return cli.EXIT_USAGE
     except UnreadableRunError as error:
         print(error, file=sys.stderr)
@@ -75,6 +75,9 @@ def _report_uri(uri: Uri, options: argparse.Namespace) -> int:
 
 
 def _report_folder(folder: Path, options: argparse.Namespace) -> int:
+    from orchestrator.api import local_folder
+
+    folder = local_folder(folder)
     if options.watch and RunFolder(folder).in_use():
         from orchestrator.running.watch import watch
 

@@ -144,7 +144,7 @@ def over_steps(steps: int) -> Objective:
 
 
 def objective_of(name: str) -> Objective:
-    """The objective of a name. Raises KeyError, which lists the names, if there is none."""
+    """The objective of a name. Raises ValueError, which lists the names, if there is none."""
     if name not in OBJECTIVES:
-        raise KeyError(f'no objective "{name}"; valid choices: {", ".join(OBJECTIVES)}')
+        raise ValueError(f'no objective "{name}"; valid choices: {", ".join(OBJECTIVES)}')
     return OBJECTIVES[name]

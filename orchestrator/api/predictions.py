@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas
 
     from jobs.spec import TrialSpec
+    from orchestrator.planning.document import Source
     from orchestrator.planning.settings import SweepConfig
     from orchestrator.prediction.cards import OnCards
     from orchestrator.prediction.estimator import Watch
@@ -26,8 +27,17 @@ if TYPE_CHECKING:
     from orchestrator.storage.prices import Price
 
 
+Config = Path | str | Mapping[str, Any]
+"""A YAML file, or what it would hold. Paths in a mapping are relative to the working folder."""
+
+
+def source_of(config: Config) -> Source:
+    """The configuration's file, or the configuration itself."""
+    return Path(config) if isinstance(config, str) else config
+
+
 def predict(
-    config: Path | str,
+    config: Config,
     *,
     gpu: str | None = None,
     memory: Sequence[str] = (),
@@ -47,7 +57,7 @@ def predict(
     from orchestrator.running.options import VerbOptions
 
     options = VerbOptions(
-        config=Path(config), trust_remote_code=trust_remote_code, allow_own_code=allow_own_code
+        config=source_of(config), trust_remote_code=trust_remote_code, allow_own_code=allow_own_code
     )
     checked = checked_config(options, warnings.warn)
     chosen = trials_with_ids(plan(checked).trials, trials)

@@ -25,7 +25,8 @@ from orchestrator.analysis.recommendation import (
     recommend,
 )
 from orchestrator.analysis.recommendation.offers import Offer, as_measured
-from orchestrator.storage.layout import written_beside
+from orchestrator.planning.problems import guess_after
+from orchestrator.storage.layout import RUN, written_beside
 from orchestrator.storage.location import Location, Uri, location
 from orchestrator.units import count, number, size_bytes
 from orchestrator.units import memory as memory_text
@@ -81,7 +82,7 @@ class Run:
         """The Pareto front of memory and the named objectives, without wrong losses.
 
         Only configurations of the baseline's training recipe compete, unless ``all_recipes``.
-        Raises KeyError if a name is not in ``OBJECTIVES``, and ValueError without a needed price.
+        Raises ValueError if a name is not in ``OBJECTIVES``, or without a needed price.
         """
         scores: list[Callable[[Configuration], float]] = [little_memory]
         for name in objectives:
@@ -100,7 +101,7 @@ class Run:
         self,
         *,
         memory: int | str | None = None,
-        memory_bytes: int | None = None,
+        memory_bytes: int | str | None = None,
         effective_batch: int | None = None,
         all_recipes: bool = False,
         objective: str = "samples_per_second",
@@ -109,15 +110,14 @@ class Run:
     ) -> Answer:
         """The best configuration under constraints; never one with wrong losses.
 
-        ``memory`` is bytes, or text such as "24GiB". ``memory_bytes`` is the same as a number. With
+        ``memory`` is bytes, or text such as "24GiB"; ``memory_bytes`` is another name for it. With
         ``steps``, the speed is that of a training of so many steps, its compiling included.
-        Raises KeyError if the objective is unknown, and ValueError if ``memory`` is not a size, if
-        the batch or the price is not a number above zero, or if the objective needs a price.
+        Raises ValueError if the objective is unknown, if ``memory`` is not a size, if the batch or
+        the price is not a number above zero, or if the objective needs a price.
         """
-        if memory is not None:
-            memory_bytes = size_bytes(memory)
+        limit = memory_bytes if memory is None else memory
         constraints = Constraints(
-            memory_bytes=memory_bytes,
+            memory_bytes=None if limit is None else size_bytes(limit),
             effective_batch=effective_batch,
             all_recipes=all_recipes,
             objective=over_steps(steps) if steps else objective_of(objective),
@@ -142,7 +142,7 @@ class Run:
         """
         if self.dataset.main is None:
             return ()
-        limit = size_bytes(memory) if isinstance(memory, str) else memory
+        limit = None if memory is None else size_bytes(memory)
         return self.results.longest(limit, all_recipes=all_recipes)
 
     def recommendation(self, constraints: Constraints) -> Recommendation:
@@ -153,25 +153,29 @@ class Run:
 
     def export(
         self,
-        candidate: Offer,
+        candidate: Answer | Offer,
         folder: Path | str,
         *,
         epochs: float | None = None,
         own_file: Path | str | None = None,
         force: bool = False,
     ) -> tuple[Path, ...]:
-        """Write the files to train ``candidate`` with. Returns their paths. ``own_file`` is a file
-        of another trainer; a copy of it with the candidate's values is written, too.
+        """Write the files to train ``candidate`` with, or the best of an answer. Returns their
+        paths. ``own_file`` is a file of another trainer; a copy of it with the candidate's values
+        is written, too.
 
-        Raises UnreadableFileError if that file is in no known dialect, and NotExportableError if
-        the candidate cannot be exported. Raises FileExistsError if
-        ``folder`` holds files, unless ``force``, which overwrites files of the same names.
+        Raises ValueError if the answer names none, UnreadableFileError if that file is in no known
+        dialect, and NotExportableError if the candidate cannot be exported. Raises FileExistsError
+        if ``folder`` holds files, unless ``force``, which overwrites files of the same names.
         """
         from orchestrator.export import export_candidate
 
+        best = candidate.best if isinstance(candidate, Answer) else candidate
+        if best is None:
+            raise ValueError("no measured configuration meets the constraints of this answer")
         own = None if own_file is None else Path(own_file)
         return export_candidate(
-            self.dataset, candidate, Path(folder), epochs=epochs, own_file=own, force=force
+            self.dataset, best, Path(folder), epochs=epochs, own_file=own, force=force
         )
 
     def compare(self, after: Run) -> Comparison:
@@ -291,7 +295,20 @@ def local_folder(run: Location | str) -> Path:
     target = run if isinstance(run, Uri) else location(run)
     # A folder on this machine is read in place; only a URI is downloaded.
     if isinstance(target, Path):
+        _refuse_other_than_folder(target)
         return target
     from orchestrator.storage.remote import fetched
 
     return fetched(target)
+
+
+def _refuse_other_than_folder(run: Path) -> None:
+    """Raise FileNotFoundError, with the run that was probably meant, if there is no such folder."""
+    if run.is_dir():
+        return
+    if run.is_file():
+        raise FileNotFoundError(f"{run} is a file; a run is the folder that a sweep has written")
+    runs = [
+        str(found.parent) for own in (run.parent, Path("runs")) for found in own.glob(f"*/{RUN}")
+    ]
+    raise FileNotFoundError(f"there is no folder {run}{guess_after(str(run), runs)}")

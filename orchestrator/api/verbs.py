@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from orchestrator.analysis.comparison.changes import Comparison
 from orchestrator.analysis.explanation.result import Explanation
+from orchestrator.api.predictions import Config, source_of
 from orchestrator.api.run import Answer, Run, load, local_folder
 from orchestrator.storage.location import Location, location
 from orchestrator.units import duration_seconds, size_bytes
@@ -49,7 +50,7 @@ class Measuring(TypedDict, total=False):
     """GPUs of a trial; None: as ``resources.gpus_per_trial`` says."""
 
 
-def sweep(config: Path | str, **measuring: Unpack[Measuring]) -> Run:
+def sweep(config: Config, **measuring: Unpack[Measuring]) -> Run:
     """Measure every configuration of a sweep, write its tables and pages, and return the run.
 
     An interrupted sweep returns what was measured until then. Raises ConfigError, LoggerError,
@@ -64,7 +65,7 @@ def sweep(config: Path | str, **measuring: Unpack[Measuring]) -> Run:
 
 
 def tune(
-    config: Path | str,
+    config: Config,
     *,
     memory: int | str | Sequence[int | str] = (),
     gpu_minutes: float = 5.0,
@@ -92,7 +93,7 @@ def tune(
 
 
 def batch_size(
-    config: Path | str,
+    config: Config,
     *,
     choices: Sequence[str] = (),
     every_set: bool = False,
@@ -126,7 +127,7 @@ def batch_size(
 
 
 @contextlib.contextmanager
-def _started(path: Path | str, measuring: Measuring, *, suffix: str = "") -> Iterator[Start]:
+def _started(config: Config, measuring: Measuring, *, suffix: str = "") -> Iterator[Start]:
     """A checked configuration and its locked run folder. Notes become warnings."""
     from orchestrator.planning.keys.loggers import refuse_missing
     from orchestrator.running.early_start import checked_config, early_start
@@ -138,10 +139,10 @@ def _started(path: Path | str, measuring: Measuring, *, suffix: str = "") -> Ite
         given["time_budget_seconds"] = duration_seconds(time_budget)
     if isinstance(given.get("output"), str):
         given["output"] = location(given["output"])
-    options = VerbOptions(config=Path(path), **given)
-    config = checked_config(options, warnings.warn)
-    refuse_missing(config.loggers)
-    with early_start(config, options, suffix, _print) as start:
+    options = VerbOptions(config=source_of(config), **given)
+    checked = checked_config(options, warnings.warn)
+    refuse_missing(checked.loggers)
+    with early_start(checked, options, suffix, _print) as start:
         yield start
 
 

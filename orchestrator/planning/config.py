@@ -17,13 +17,14 @@ from jobs.spec import (
     UpkeepSpec,
     UserCode,
 )
+from orchestrator.labels import option
 from orchestrator.planning.choices.axes import Grids, read_grids
 from orchestrator.planning.choices.base_arguments import (
     BaseArguments,
     baseline,
     read_base_arguments,
 )
-from orchestrator.planning.document import read_document
+from orchestrator.planning.document import Source, folder_of, read_document
 from orchestrator.planning.keys.config_errors import typed
 from orchestrator.planning.keys.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
 from orchestrator.planning.prechecks.model_configuration import (
@@ -46,12 +47,13 @@ _NO_MODEL = frozenset({"_name_or_path", "architectures", "model_type", "transfor
 
 
 def load_config(
-    path: str | Path, *, trust_remote_code: bool = False, allow_own_code: bool = False
+    source: str | Source, *, trust_remote_code: bool = False, allow_own_code: bool = False
 ) -> SweepConfig:
-    """Load the configuration in a YAML file. Raises ConfigError with all its problems. A file that
-    asks for ``model.trust_remote_code`` or ``own_code`` is refused unless the caller allows it,
-    too. Otherwise a file from a stranger could run code that the stranger chose."""
-    document = read_document(Path(path))
+    """Load a configuration, mostly from a YAML file. Raises ConfigError with all its problems. A
+    file that asks for ``model.trust_remote_code`` or ``own_code`` is refused unless the caller
+    allows it, too. Otherwise a file from a stranger could run code that the stranger chose."""
+    source = Path(source) if isinstance(source, str) else source
+    document = read_document(source)
     file = typed(document.value)
     # Axes are read apart from the model, which cannot express what they may hold.
     grids, used, problems = read_grids(document)
@@ -69,13 +71,13 @@ def load_config(
     user_code = None
     if file.own_code is not None:
         user_code, problems_of_code = read_user_code(
-            file.own_code, Path(path), is_allowed=allow_own_code
+            file.own_code, folder_of(source), is_allowed=allow_own_code
         )
         found += problems_of_code
     problems += itertools.starmap(document.problem, found)
     if problems:
         raise ConfigError(problems)
-    return _checked(Path(path), file, grids, base, user_code)
+    return _checked(source, file, grids, base, user_code)
 
 
 def _model_problems(file: ConfigFile, trust_remote_code: bool) -> KeyProblems:
@@ -86,8 +88,8 @@ def _model_problems(file: ConfigFile, trust_remote_code: bool) -> KeyProblems:
     # The command line must ask for it, too, because the file may come from a stranger.
     if file.model.trust_remote_code and not trust_remote_code:
         message = (
-            "runs code that the checkpoint brings; to allow it, give --trust-remote-code on the "
-            "command line, too"
+            "runs code that the checkpoint brings; to allow it, give "
+            f"{option('trust-remote-code')} on the command line, too"
         )
         yield ("model", "trust_remote_code"), message
 
@@ -111,14 +113,15 @@ def _architecture_problems(file: ConfigFile, name: str) -> KeyProblems:
 
 
 def _checked(
-    path: Path, file: ConfigFile, grids: Grids, base: BaseArguments, user_code: UserCode | None
+    source: Source, file: ConfigFile, grids: Grids, base: BaseArguments, user_code: UserCode | None
 ) -> SweepConfig:
-    name = file.name or path.stem.strip(".") or "sweep"
-    folder = path.absolute().parent
+    stem = source.stem.strip(".") if isinstance(source, Path) else ""
+    name = file.name or stem or "sweep"
+    folder = folder_of(source)
     data = _data(file, folder)
     return SweepConfig(
         name=name,
-        path=path,
+        source=source,
         model=_model(file, folder),
         data=data,
         training_arguments=base.training_arguments,

@@ -1,5 +1,6 @@
 """Safe YAML and JSON that remember the line of every key, and how every scalar was written."""
 
+import json
 import os
 import re
 from collections.abc import Mapping
@@ -9,7 +10,8 @@ from typing import Any
 
 import yaml
 
-from orchestrator.planning.problems import ConfigError, KeyPath, Problem, dotted
+from orchestrator.planning.problems import ConfigError, KeyPath, Problem, dotted, guess_after
+from orchestrator.units import listed
 
 _MAX_DEPTH = 64
 _MAX_VALUES = 100_000
@@ -17,6 +19,8 @@ _MAX_VALUES = 100_000
 _TOO_DEEP = f"nested deeper than {_MAX_DEPTH} levels"
 MAX_BYTES = 2**20
 """The largest file that is parsed: PyYAML takes seconds for every mebibyte."""
+Source = Path | Mapping[str, Any]
+"""A configuration's file, or the configuration itself."""
 _PLAIN_TAGS = ("tag:yaml.org,2002:map", "tag:yaml.org,2002:seq")
 
 
@@ -59,8 +63,21 @@ def part_of(document: Document, key: str) -> Document | None:
     return read_document(path)
 
 
-def read_document(path: Path) -> Document:
-    """The mapping in a YAML or JSON file. Raises ConfigError if the file has none."""
+def folder_of(source: Source) -> Path:
+    """The folder that paths in a configuration are relative to."""
+    return source.absolute().parent if isinstance(source, Path) else Path.cwd()
+
+
+def read_document(source: Source) -> Document:
+    """The mapping in a YAML or JSON file, or one that was made in Python, whose values have no
+    lines. Raises ConfigError if the file has none."""
+    if isinstance(source, Path):
+        return _read_file(source)
+    text = json.dumps(source, default=str)
+    return replace(_Reader("configuration").read(text), lines={(): 0})
+
+
+def _read_file(path: Path) -> Document:
     try:
         # No more than the limit is read: a device has no end, and a pipe no size.
         with open(path, "rb", opener=_open_now) as file:
@@ -68,6 +85,10 @@ def read_document(path: Path) -> Document:
         if len(content) > MAX_BYTES:
             raise _unreadable(path, "larger than 1 MiB, which no configuration is")
         text = content.decode("utf-8")
+    except FileNotFoundError:
+        raise _unreadable(path, f"there is no such file{_meant(path)}") from None
+    except IsADirectoryError:
+        raise _unreadable(path, f"it is a folder; {_configurations(path)}") from None
     except OSError as error:
         raise _unreadable(path, error.strerror or str(error)) from None
     except UnicodeDecodeError:
@@ -81,6 +102,16 @@ def read_document(path: Path) -> Document:
     return _Reader(str(path)).read(text)
 
 
+def _meant(path: Path) -> str:
+    """The configuration beside ``path`` whose name is most like its own, as a question."""
+    return guess_after(str(path), map(str, path.parent.glob("*.y*ml")))
+
+
+def _configurations(folder: Path) -> str:
+    names = sorted(str(path) for path in folder.glob("*.y*ml"))
+    return f"it has {listed(names, 3)}" if names else "name a YAML file"
+
+
 def _open_now(path: str, flags: int) -> int:
     """Open without waiting for the writer of a pipe. A pipe that none writes to is empty."""
     descriptor = os.open(path, flags | os.O_NONBLOCK)
@@ -90,7 +121,7 @@ def _open_now(path: str, flags: int) -> int:
 
 
 def _unreadable(path: Path, reason: str) -> ConfigError:
-    return ConfigError([Problem(file=str(path), line=1, message=f"cannot read it: {reason}")])
+    return ConfigError([Problem(file=str(path), line=0, message=f"cannot read it: {reason}")])
 
 
 class _Loader(yaml.SafeLoader):

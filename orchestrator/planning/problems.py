@@ -23,7 +23,8 @@ class Remark(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """One mistake. ``line`` counts from 1; ``key`` is empty if the whole file is meant."""
+    """One mistake. ``line`` counts from 1, and is 0 for what is in no file; ``key`` is empty if the
+    whole file is meant."""
 
     file: str
     line: int
@@ -31,7 +32,8 @@ class Problem:
     message: str
 
     def __str__(self) -> str:
-        parts = (f"{self.file}:{self.line}", self.key, self.message)
+        place = f"{self.file}:{self.line}" if self.line else self.file
+        parts = (place, self.key, self.message)
         return ": ".join(part for part in parts if part)
 
 

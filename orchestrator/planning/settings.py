@@ -10,6 +10,7 @@ from typing import Any
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, UserCode, from_json, to_json
 from orchestrator.planning.choices.axes import SEQUENCE_LENGTH, Choices, Grid, Grids
+from orchestrator.planning.document import Source
 from orchestrator.planning.keys.config_model import CpuFallback, FollowUpPolicy, Resources
 from orchestrator.planning.keys.search_options import DEFAULT_SEARCH, SearchOptions
 from orchestrator.storage.location import Location
@@ -21,7 +22,7 @@ class SweepConfig(Grids):
     ``baseline`` has a value of every axis."""
 
     name: str
-    path: Path
+    source: Source
     model: ModelSpec
     data: DataSpec
     training_arguments: Mapping[str, Any] = field(default_factory=dict)
@@ -71,10 +72,10 @@ class SweepConfig(Grids):
         """Everything as plain JSON values: what a run folder keeps of its configuration."""
         # Paths and URIs are text in JSON; notes are for the terminal alone.
         raw: dict[str, Any] = to_json(self)
-        del raw["notes"]
+        del raw["notes"], raw["source"]
         for name in ("follow_up", "cpu_fallback", "resources", "search"):
             raw[name] = getattr(self, name).model_dump(mode="json")
-        return {**raw, "path": str(self.path), "output": str(self.output)}
+        return {**raw, "output": str(self.output)}
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> SweepConfig:
@@ -84,7 +85,7 @@ class SweepConfig(Grids):
         fallback, resources = dict(raw["cpu_fallback"]), dict(raw["resources"])
         return cls(
             name="",
-            path=Path(),
+            source=Path(),
             model=from_json(ModelSpec, raw["model"]),
             data=from_json(DataSpec, raw["data"]),
             training_arguments=raw["training_arguments"],

@@ -95,8 +95,7 @@ def read_choice(text: str, config: SweepConfig) -> tuple[str, Choice]:
     for argument in config.training_arguments:
         if owned_arguments().get(argument) == axis:
             raise ValueError(
-                f"{axis} is decided by training_arguments.{argument} in {config.path}; "
-                "remove one of them"
+                f"{axis} is decided by training_arguments.{argument}; remove one of them"
             )
     return axis, technique
 

@@ -1,8 +1,8 @@
 """The options of the verbs that measure."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
+from orchestrator.planning.document import Source
 from orchestrator.storage.location import Location
 
 
@@ -27,7 +27,7 @@ class RunOptions:
 class VerbOptions(RunOptions):
     """What is measured and written where: the command line has an argument for each field."""
 
-    config: Path
+    config: Source
     output: Location | None = None
     """None: the configuration's own folder, or one beside it."""
     trust_remote_code: bool = False

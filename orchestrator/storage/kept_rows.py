@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from pathlib import Path
 
+from orchestrator.labels import option
 from orchestrator.storage.layout import RECORDS, SUPERSEDED, TRIALS
 from orchestrator.storage.tables.table_reader import trial_ids_in_file
 from orchestrator.units import count, listed
@@ -28,6 +29,6 @@ def refuse_fewer_rows(
     reason = "; ".join(unreadable) or "their records are not in the folder"
     raise FewerRowsError(
         f"{path} has {count(len(lost), 'row')} that would be lost ({listed(lost, 6)}): {reason}. "
-        f"Nothing was written; --allow-fewer-rows moves today's tables to {SUPERSEDED}/ and writes"
-        " smaller ones"
+        f"Nothing was written; {option('allow-fewer-rows')} moves today's tables to {SUPERSEDED}/ "
+        "and writes smaller ones"
     )

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from orchestrator.labels import option
 from orchestrator.storage.layout import LOGS, RECORDS, RUN
 from orchestrator.units import listed
 
@@ -19,7 +20,7 @@ def refuse_used_folder(folder: Path, *, force: bool = False) -> None:
     if names and not force:
         raise FileExistsError(
             f"{folder.resolve()} already holds {listed(names, 3)}; nothing was written. Name "
-            "another folder, or give --force to overwrite files of the same names"
+            f"another folder, or give {option('force')} to overwrite files of the same names"
         )
 
 
@@ -35,6 +36,6 @@ def refuse_used_file(path: Path, *, force: bool = False) -> None:
     """Raise FileExistsError if ``path`` exists and ``force`` is not given."""
     if path.exists() and not force:
         raise FileExistsError(
-            f"{path} already exists; nothing was written. Name another file, or give --force to "
-            "overwrite it"
+            f"{path} already exists; nothing was written. Name another file, or give "
+            f"{option('force')} to overwrite it"
         )

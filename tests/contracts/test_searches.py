@@ -38,7 +38,7 @@ def built(kind: str, trials: Sequence[TrialSpec], *, with_follow_ups: bool = Fal
     """A search as a sweep builds it, with the default options of its kind."""
     config = SweepConfig(
         name="contract",
-        path=Path("contract.yaml"),
+        source=Path("contract.yaml"),
         model=ModelSpec(task="masked-lm"),
         data=DataSpec(),
         budgets=(2**22,),

@@ -2,10 +2,14 @@
 
 import inspect
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
+import orchestrator
 from orchestrator import api
 from orchestrator.cli import VERBS
 from orchestrator.planning.config import load_config
@@ -64,6 +68,7 @@ def test_run_recommends_for_a_size_as_people_write_it(run):
     assert as_text.configuration.trial_ids == as_number.configuration.trial_ids
     with pytest.raises(ValueError, match="needs a unit: 24GiB"):
         run.recommend(memory=24)
+    assert run.recommend(memory_bytes="8GiB").best == as_number
 
 
 @pytest.mark.parametrize(
@@ -79,8 +84,44 @@ def test_run_recommends_for_a_size_as_people_write_it(run):
     ],
 )
 def test_run_refuses_a_wrong_question(run, wrong, said):
-    with pytest.raises((ValueError, KeyError), match=said):
+    with pytest.raises(ValueError, match=said):
         run.recommend(**wrong)
+
+
+def test_answer_is_exported_as_its_best(run, tmp_path):
+    answer = run.recommend(memory="8GiB")
+    assert run.export(answer, tmp_path / "answer") == tuple(
+        tmp_path / "answer" / path.name for path in run.export(answer.best, tmp_path / "best")
+    )
+    with pytest.raises(FileExistsError, match="force=True"):
+        run.export(answer, tmp_path / "answer")
+    with pytest.raises(ValueError, match="no measured configuration meets"):
+        run.export(run.recommend(memory="1MiB"), tmp_path / "none")
+
+
+def test_load_is_there_after_importing_orchestrator_alone():
+    code = f"import orchestrator; print(orchestrator.load({str(RUN)!r}).name, orchestrator.api)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout
+    assert not hasattr(orchestrator, "lod")
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("runs/bert-smal", 'no folder runs/bert-smal; did you mean "runs/bert_small"'),
+        ("notes.txt", "notes.txt is a file"),
+        ("empty", "trials.parquet"),
+    ],
+)
+def test_load_of_something_else_names_what_it_is(name, said, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for folder in ("runs/bert_small", "empty"):
+        (tmp_path / folder).mkdir(parents=True)
+    (tmp_path / "runs/bert_small/run.json").write_text("{}")
+    (tmp_path / "notes.txt").touch()
+    with pytest.raises(FileNotFoundError, match=said):
+        api.load(name)
 
 
 def test_run_frontier_by_cost_needs_a_price(run):
@@ -133,6 +174,18 @@ def test_sweep_of_a_wrong_configuration_raises_before_anything_runs(tmp_path):
         api.sweep(tmp_path / "sweep.yaml")
     with pytest.raises(ConfigError, match="there is no file"):
         api.predict(tmp_path / "sweep.yaml")
+
+
+def test_configuration_may_be_a_mapping(tmp_path, monkeypatch):
+    from orchestrator.planning.config import ConfigError
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rows.jsonl").touch()
+    given = yaml.safe_load(TINY_CONFIG)
+    assert len(api.predict(given)) == 1
+    data = {"file": {"path": tmp_path / "none.jsonl"}}
+    with pytest.raises(ConfigError, match=r"^configuration: data.file.path: there is no file"):
+        api.sweep({**given, "data": data})
 
 
 def test_predict_with_an_unknown_id_beside_a_known_one_raises(tmp_path):

@@ -84,7 +84,7 @@ def check_files(
 
 def _at_their_lines(config: SweepConfig, findings: Sequence[Remark]) -> list[Problem]:
     # Reading the file again takes a while, and only a finding needs its lines.
-    document = read_document(config.path) if findings else None
+    document = read_document(config.source) if findings else None
     return [document.problem(at, message) for at, message, _ in findings] if document else []
 
 

@@ -5,21 +5,22 @@ from pathlib import Path
 
 from jobs.spec.users_code import UserCode, is_object_name
 from jobs.techniques.hooks import service
+from orchestrator.labels import option
 from orchestrator.planning.keys.config_model import OwnCodeSection
 from orchestrator.planning.problems import KeyPath, KeyProblem
 
 
 def read_user_code(
-    asked: OwnCodeSection, path: Path, *, is_allowed: bool
+    asked: OwnCodeSection, folder: Path, *, is_allowed: bool
 ) -> tuple[UserCode | None, list[KeyProblem]]:
     """The user's own code with the digest of its sources, and what is wrong with it. Without
     ``is_allowed`` nothing of it is read, and its presence is the problem."""
     texts = {name: value or "" for name, value in asked.model_dump(exclude={"callbacks"}).items()}
-    own = UserCode(**texts, callbacks=asked.callbacks, folder=str(path.absolute().parent))
+    own = UserCode(**texts, callbacks=asked.callbacks, folder=str(folder))
     if not is_allowed:
         message = (
-            f"runs code of your own ({', '.join(own.names)}); to allow it, give --allow-own-code on"
-            " the command line, too"
+            f"runs code of your own ({', '.join(own.names)}); to allow it, give "
+            f"{option('allow-own-code')} on the command line, too"
         )
         return None, [(("own_code",), message)]
     problems = _name_problems(own)

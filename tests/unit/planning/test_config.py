@@ -182,3 +182,11 @@ def test_pasted_config_json_is_taken_and_its_data_type_named(tmp_path):
     path.write_text(text.replace("architecture: llama", "architecture: bert") % "hidden_size: 64")
     with pytest.raises(ConfigError, match=r'is "llama", and model.architecture is "bert"'):
         load_config(path)
+
+
+def test_folder_and_missing_file_are_answered_with_what_was_meant(tmp_path):
+    (tmp_path / "reviews.yaml").touch()
+    with pytest.raises(ConfigError, match=r"it is a folder; it has .*reviews\.yaml"):
+        load_config(tmp_path)
+    with pytest.raises(ConfigError, match=r'no such file; did you mean ".*reviews\.yaml"'):
+        load_config(tmp_path / "review.yaml")

