@@ -26,8 +26,8 @@ from orchestrator.storage.tables.predictions import read_predictions
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import GIB
 from tests.benchmarks.recorded.configurations import identity, measured_rows, recorded_runs
+from tests.support.commands import ROOT
 
-ROOT = Path(__file__).parents[2]
 PUBLIC = ROOT / "tests/data/league"
 RECORDED = ROOT / "tests/data/predictions/recorded.parquet"
 

@@ -4,7 +4,6 @@ import ast
 import json
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,8 @@ from orchestrator.export import arguments, packages, script
 from orchestrator.export.data_module import RANDOM_ROWS, data_module
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
+from tests.support.commands import ROOT
 
-ROOT = Path(__file__).parents[2]
 TRIALS = plan(load_config(ROOT / "configs" / "all_techniques.yaml")).trials
 DISTRIBUTIONS = {
     "cut_cross_entropy": "cut-cross-entropy",

@@ -16,7 +16,6 @@ def test_exit_statuses_on_the_page_are_those_of_the_help():
     for verb in verbs():
         on_page = [f"{status} {meaning}" for status, of, meaning in rows if of in ("", verb)]
         epilog = parser_of(verb).epilog
-        assert epilog is not None
         assert epilog.endswith(f"Exit status: {', '.join(on_page)}."), verb
 
 

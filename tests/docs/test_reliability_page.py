@@ -2,12 +2,11 @@
 
 import ast
 import re
-from pathlib import Path
 
 from tests.chaos.kinds import KINDS
 from tests.chaos.page import split
+from tests.support.commands import ROOT
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/reliability.md").read_text()
 
 
@@ -50,6 +49,5 @@ def test_the_table_of_the_chaos_run_is_of_the_kinds_there_are_and_nothing_in_it_
 def test_the_random_killers_table_has_ten_sweeps_and_nothing_in_it_went_wrong():
     _, table, _ = split(PAGE, "killer")
     sweeps = re.search(r"^(\d+) sweeps of", table, flags=re.MULTILINE)
-    assert sweeps is not None
     assert int(sweeps[1]) >= 10
     assert counts(table) == {"0"}

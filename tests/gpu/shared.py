@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,8 @@ from jobs.spec import TrialSpec
 from orchestrator.export import export
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
+from tests.support.commands import ROOT, python
 
-ROOT = Path(__file__).parents[2]
 TIMEOUT = 600.0
 """Seconds that a trial or a script may take."""
 BERT_LARGE: Mapping[str, Any] = {
@@ -93,15 +91,7 @@ def measured(slot: Slot, spec: TrialSpec) -> TrialRecord:
 
 def run_here(*command: str, cwd: Path = ROOT, **variables: str) -> str:
     """What a Python command prints. Fails with its output if it fails."""
-    done = subprocess.run(
-        [sys.executable, *command],
-        cwd=cwd,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=TIMEOUT,
-    )
+    done = python(*command, cwd=cwd, env={**os.environ, **variables}, timeout=TIMEOUT)
     assert done.returncode == 0, f"{done.stdout[-2000:]}\n{done.stderr[-4000:]}"
     return done.stdout
 

@@ -7,8 +7,6 @@ import io
 import json
 import os
 import re
-import subprocess
-import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +17,7 @@ from jobs.record import Outcome
 from orchestrator import cli
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.storage.run_metadata import UnreadableRunError
+from tests.support.commands import ROOT, python
 from tests.support.guarded_export import CANARY, run_guarded
 from tests.support.report_pages import watch
 
@@ -127,15 +126,8 @@ def _exported(run: Path, work: Path) -> Finding:
 def job(run: Path, work: Path) -> Finding:
     """``python -m jobs`` on a record of the run."""
     record = sorted((run / "records").iterdir())[0]
-    done = subprocess.run(
-        [sys.executable, "-m", "jobs", str(record)],
-        cwd=work,
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "HF_HUB_OFFLINE": "1"},
-        capture_output=True,
-        text=True,
-        errors="replace",
-        check=False,
-    )
+    variables = {**os.environ, "PYTHONPATH": str(ROOT), "HF_HUB_OFFLINE": "1"}
+    done = python("-m", "jobs", record, cwd=work, env=variables, errors="replace")
     wrong = _trace(work)
     if done.returncode not in (0, *REFUSALS):
         wrong = f"exit status {done.returncode}: {done.stderr[-300:]}"

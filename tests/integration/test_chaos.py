@@ -1,20 +1,16 @@
 """A short chaos run: the faults around a trial that no other test has, on nodes of their own."""
 
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[2]
+from tests.support.commands import python
+
 KINDS = ["does not answer any more", "another process on a GPU", "disk is full for a while"]
 
 
 @pytest.mark.slow
 def test_no_record_is_lost_missing_or_repeated():
     count = str(len(KINDS))
-    command = [sys.executable, "-m", "tests.chaos", "--faults", count, "--seed", "1", "--kinds"]
-    done = subprocess.run([*command, *KINDS], cwd=ROOT, capture_output=True, text=True, check=False)
+    done = python("-m", "tests.chaos", "--faults", count, "--seed", "1", "--kinds", *KINDS)
     if "which this system does not grant" in done.stderr:
         pytest.skip("no namespaces here")
     assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"

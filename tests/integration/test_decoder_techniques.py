@@ -11,16 +11,14 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, DataSpec, ModelSpec, SyntheticData, TrialSpec
 from tests.conftest import build_tiny_spec
 from tests.integration.conftest import assert_export_trains_as
+from tests.support.tiny_decoders import LLAMA
 from tests.support.vision_models import tiny_vision_model
 
 TINY_DECODER = {
+    **LLAMA,
     "hidden_size": 64,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
     "intermediate_size": 256,
     "vocab_size": 2000,
-    "max_position_embeddings": 64,
     "tie_word_embeddings": True,
 }
 

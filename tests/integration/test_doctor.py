@@ -1,10 +1,10 @@
 """The doctor asks every node of a real Ray cluster."""
 
 import json
-import subprocess
-import sys
 
 import pytest
+
+from tests.support.commands import python
 
 
 @pytest.mark.usefixtures("ray_session")
@@ -12,8 +12,7 @@ def test_doctor_reports_every_node_of_a_cluster():
     import ray
 
     address = ray.get_runtime_context().gcs_address
-    command = [sys.executable, "-m", "orchestrator.doctor", "--address", address, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = python("-m", "orchestrator.doctor", "--address", address, "--json")
     reports = json.loads(done.stdout)
     assert [report["node"] for report in reports][1:] == ["cluster"]
     assert reports[0]["versions"]["ray"] == ray.__version__

@@ -28,9 +28,10 @@ from orchestrator.prediction.prediction import CARDS, Prediction
 from orchestrator.reporting.verbs import prediction as reported
 from orchestrator.storage.tables.predictions import read_predictions
 from orchestrator.storage.tables.table_reader import read_trials_file
-from tests.support.commands import python
+from tests.support.commands import ROOT, python
+from tests.support.tiny_decoders import LLAMA, MODEL
+from tests.support.word_tokenizer import save_word_tokenizer
 
-ROOT = Path(__file__).parents[2]
 RECORDED = ROOT / "docs/results/2026-11-21-all_techniques-2xh200/trials.parquet"
 H200 = load_gpu("h200")
 H100_BYTES = CARDS[80]
@@ -87,7 +88,6 @@ def test_predicted_peaks_are_those_an_h200_measured(pairs):
     assert len(pairs) == len(CHOSEN)
     for prediction, row in pairs:
         assert prediction.allocated is not None, prediction.unknown
-        assert prediction.device is not None
         assert prediction.allocated.bytes == pytest.approx(row["peak_allocated_bytes"], rel=2e-3), (
             prediction.choices
         )
@@ -106,7 +106,6 @@ def test_predict_never_says_that_a_trial_fits_where_it_did_not(pairs):
 @pytest.mark.slow
 def test_predicted_anatomy_adds_up(pairs):
     for prediction, row in pairs:
-        assert prediction.allocated is not None
         assert sum(prediction.anatomy.values()) == prediction.allocated.bytes
         if prediction.choices["offload"] == "none" and prediction.choices["adapter"] == "none":
             assert prediction.anatomy["weights"] == pytest.approx(
@@ -130,7 +129,6 @@ def test_predicted_peaks_that_were_once_wrong_are_right(name, choices):
     (prediction,) = predict([trial], H200)
     (row,) = (row for row in measured if _identity(row) == _identity(trial.choices))
     assert prediction.allocated is not None, prediction.unknown
-    assert prediction.reserved is not None
     assert prediction.allocated.bytes == pytest.approx(row["peak_allocated_bytes"], rel=5e-3)
     assert prediction.reserved.bytes == pytest.approx(row["peak_reserved_bytes"], rel=1e-2)
 
@@ -186,8 +184,6 @@ def test_predict_eager_experts_take_what_grouped_ones_take_and_have_a_wider_inte
         for experts in ("eager", "grouped_mm")
     )
     wide, narrow = predict([eager, grouped], H200)
-    assert wide.allocated is not None
-    assert narrow.allocated is not None
     assert wide.allocated.bytes == pytest.approx(narrow.allocated.bytes, rel=0.01)
     assert wide.allocated.low < narrow.allocated.low
     assert "every expert" in wide.notes[-1]
@@ -197,8 +193,6 @@ def test_predict_eager_experts_take_what_grouped_ones_take_and_have_a_wider_inte
 def test_predict_compiled_trials_have_bounds_from_eager_ones(tiny_spec):
     names = ("none", "inductor_regional", "inductor")
     eager, blocks, whole = predict([tiny_spec({"compile": name}) for name in names], H200)
-    assert eager.elsewhere is not None
-    assert blocks.bounds is not None
     assert blocks.bounds.most == eager.elsewhere.high
     assert blocks.device is None
     least = eager.anatomy["weights"] + eager.anatomy["optimizer states"]
@@ -302,25 +296,12 @@ def test_predict_names_the_smallest_and_the_cheapest_card(tmp_path, capsys):
     assert "unknown cards ['a1000']" in capsys.readouterr().err
 
 
-def _tokenizer(folder: Path) -> Path:
-    """A tokenizer of words w0 to w99 on disk."""
-    from tokenizers import Tokenizer, models, pre_tokenizers
-    from transformers import PreTrainedTokenizerFast
-
-    words = {"[PAD]": 0, "[UNK]": 1} | {f"w{number}": number + 2 for number in range(100)}
-    tokenizer = Tokenizer(models.WordLevel(words, unk_token="[UNK]"))
-    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    fast = PreTrainedTokenizerFast(tokenizer_object=tokenizer, pad_token="[PAD]", unk_token="[UNK]")
-    fast.save_pretrained(folder)
-    return folder
-
-
 def _of_file(folder: Path, lengths: Sequence[int], *, positions: int = 512) -> list[Prediction]:
     """Predictions for texts of these lengths, at micro-batches 2 and 4."""
     texts = folder / "texts.jsonl"
     with texts.open("w") as file:
         for number, length in enumerate(lengths):
-            row = {"text": " ".join(["w5"] * length), "label": number % 2}
+            row = {"text": " ".join(["good"] * length), "label": number % 2}
             file.write(json.dumps(row) + "\n")
     config = folder / "file.yaml"
     config.write_text(
@@ -334,7 +315,7 @@ data:
   file:
     path: {texts}
     columns: {{text: text, labels: label}}
-    tokenizer: {_tokenizer(folder / "tokenizer")}
+    tokenizer: {save_word_tokenizer(folder / "tokenizer")}
     max_length: 512
 axes: {{micro_batch: [2, 4]}}
 """
@@ -348,8 +329,6 @@ def test_predict_data_file_has_an_epoch_and_a_trial(tmp_path):
     assert ragged.trial_device is not None
     _, long = _of_file(tmp_path, [480] * 100)
     assert (long.trial_device, long.epoch_steps) == (None, None)
-    assert long.allocated is not None
-    assert ragged.allocated is not None
     # Of one long row and three short ones all are padded to the long one.
     assert ragged.allocated.bytes >= long.allocated.bytes
 
@@ -373,18 +352,7 @@ def test_predict_padded_batch_needs_memory_for_its_mask(tiny_spec):
 
 
 def test_predict_evaluation_holds_its_logits_where_the_training_does_not(tiny_spec):
-    model = ModelSpec(
-        task="causal-lm",
-        architecture="llama",
-        config={
-            "hidden_size": 32,
-            "intermediate_size": 64,
-            "num_hidden_layers": 2,
-            "num_attention_heads": 2,
-            "num_key_value_heads": 2,
-            "vocab_size": 32_000,
-        },
-    )
+    model = replace(MODEL, config={**LLAMA, "vocab_size": 32_000})
 
     def of(rows: int, *, evaluates: bool = True, kept: int | None = None, **own) -> TrialSpec:
         spec = tiny_spec(
@@ -406,13 +374,10 @@ def test_predict_evaluation_holds_its_logits_where_the_training_does_not(tiny_sp
     )
     tokens = 64 * 16  # of the tiny trial's rows
     logits = tokens * 32_000 * 4
-    assert without.allocated is not None
-    assert large.allocated is not None
     # At least the logits and their logarithms of probabilities.
     assert large.allocated.bytes - without.allocated.bytes > 1.5 * logits
     assert any("evaluation" in note for note in large.notes)
     assert not without.notes
-    assert small.allocated is not None
     assert small.allocated.bytes < large.allocated.bytes / 2
     assert "logits" in large.anatomy
     # The logits of all rows that are kept, before and after those of the last batch are added.
@@ -454,8 +419,6 @@ def test_predicted_evaluations_are_those_an_h100_measured(name):
     assert len(compared) == len(measured)
     for own in compared:
         row = measured[own.trial_id]
-        assert own.allocated is not None
-        assert own.reserved is not None
         assert own.allocated.bytes == pytest.approx(row["peak_evaluate_allocated_bytes"], rel=2e-3)
         assert own.reserved.bytes == pytest.approx(row["peak_evaluate_reserved_bytes"], rel=1e-2)
         assert own.reserved.low <= row["peak_evaluate_reserved_bytes"] <= own.reserved.high
@@ -475,9 +438,6 @@ def test_predicted_epochs_and_trials_of_unequal_rows_are_those_an_h100_measured(
     assert len(predictions) == 2
     for own in predictions:
         epoch, trial = epochs[_identity(own.choices)], trials[_identity(own.choices)]
-        assert own.allocated is not None
-        assert own.device is not None
-        assert own.trial_device is not None
         assert own.allocated.bytes == pytest.approx(epoch["peak_allocated_bytes"], rel=1e-3)
         assert own.device.bytes == pytest.approx(epoch["device_peak_bytes"], rel=0.015)
         assert own.device.low <= epoch["device_peak_bytes"] <= own.device.high

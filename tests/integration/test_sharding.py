@@ -8,20 +8,9 @@ from jobs.record import Outcome
 from jobs.spec import Choice, ModelSpec, TrialSpec
 from tests.conftest import build_tiny_spec
 from tests.support.faults import with_fault
+from tests.support.tiny_decoders import MODEL
 
-DECODER = ModelSpec(
-    task="causal-lm",
-    architecture="qwen2",
-    config={
-        "vocab_size": 128,
-        "hidden_size": 32,
-        "intermediate_size": 64,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 1,
-        "max_position_embeddings": 16,
-    },
-)
+DECODER = replace(MODEL, architecture="qwen2")
 """It has no dropout, so that equal rows give equal losses."""
 
 

@@ -22,12 +22,11 @@ from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import TINY_CONFIG, build_tiny_spec
 from tests.support import light_parent
 from tests.support.another_jobs import write_another_jobs
+from tests.support.commands import ROOT
 from tests.support.faults import Announcement, has_ended, parent_of, with_fault
 from tests.support.light_slot import LightSlotTrainable
 from tests.support.observers import Recorder
 from tests.support.records import make_record, write_run
-
-ROOT = Path(__file__).parents[2]
 
 pytestmark = pytest.mark.slow
 

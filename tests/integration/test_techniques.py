@@ -3,7 +3,6 @@
 import json
 import subprocess
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,8 +14,8 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import ModelSpec, Task, TrialSpec
 from tests.conftest import build_tiny_spec
 from tests.integration.conftest import Run
+from tests.support.commands import ROOT
 
-ROOT = Path(__file__).parents[2]
 NO_DROPOUT = {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
 
 TASKS: dict[str, tuple[Task, str, dict[str, Any]]] = yaml.safe_load(

@@ -4,10 +4,10 @@ Stand-ins take the libraries' places, so that everything is evaluated that holds
 and nothing is trained.
 """
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
+
+from tests.support.commands import python
 
 CANARY = "export_canary"
 """Name of the file that hostile code tries to create in its working folder."""
@@ -57,13 +57,6 @@ for script in sys.argv[1:]:
 def run_guarded(scripts: Sequence[Path], work: Path) -> str:
     """What the guard prints. Fails if a script ends in an error."""
     work.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-I", "-c", GUARD, *map(str, scripts)],
-        cwd=work,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
+    done = python("-I", "-c", GUARD, *scripts, cwd=work, timeout=60)
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout

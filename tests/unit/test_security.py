@@ -2,13 +2,12 @@
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from orchestrator.planning.config import ConfigError, load_config
+from tests.support.commands import ROOT
 
-ROOT = Path(__file__).parents[2]
 SOURCES = sorted(
     path for package in ("jobs", "orchestrator") for path in (ROOT / package).rglob("*.py")
 )

@@ -10,12 +10,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pydantic import TypeAdapter
+
 from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import Choice, TrialSpec
 from orchestrator.units import GIB
 from tests.benchmarks.grids import Table, make_record, make_spec
 from tests.benchmarks.tuned.decoder import DEVICE_BYTES, record_of, truth_of
-from tests.benchmarks.tuned.techniques import REFUSED, SimulatedEffect, drawn_factor
+from tests.benchmarks.tuned.techniques import SIMULATED, SimulatedEffect, drawn_factor
 
 EFFECT_DEVIATION = 0.05
 """Each factor of a technique is drawn around its value with this deviation, as a logarithm."""
@@ -37,110 +39,21 @@ class Sketch:
     empty_gib: float
     """Memory without samples: weights, gradients, optimizer states, context."""
     sample_gib: float
-    sample_seconds: float
+    samples_per_second: float
     """Of the GPU, where it is full."""
     half_full: float
     """The micro-batch at which the GPU computes half as many samples per second as it can."""
     host_seconds: float
     """The host takes at least this long for a step."""
-    loading_seconds: float = 0.0
-    """The host takes at least this long to load a sample."""
+    loaded_per_second: float = math.inf
+    """The host loads at most so many samples in a second."""
     start_seconds: float = 1.6
     """Of a trial before its first step."""
     absent: Sequence[Mapping[str, Choice]] = field(default=())
     """Combinations that the grid leaves out."""
 
 
-def _compiled(first_seconds: float, time: float, saved: float) -> SimulatedEffect:
-    return SimulatedEffect(time=time, saved=saved, host=0.5, first_seconds=first_seconds)
-
-
-_VISION = Sketch(
-    name="SIMULATED vision transformer, limited by loading",
-    axes={
-        "precision": ["bf16", "fp16"],
-        "micro_batch": [8, 16, 32, 64, 128, 256, 512],
-        "activations": ["keep", "checkpoint"],
-        "compile": ["none", "inductor_regional"],
-        "dataloader": ["main_process", "workers_4"],
-    },
-    techniques={
-        "precision": {"fp16": SimulatedEffect(time=1.02, saved=1.03)},
-        "activations": {"checkpoint": SimulatedEffect(time=1.28, saved=0.12, host=1.6)},
-        "compile": {"inductor_regional": _compiled(7.0, 0.82, 0.8)},
-        "dataloader": {"workers_4": SimulatedEffect(loading=0.3, first_seconds=1.0)},
-    },
-    empty_gib=2.6,
-    sample_gib=0.155,
-    sample_seconds=1 / 2300,
-    half_full=6.0,
-    host_seconds=0.031,
-    loading_seconds=1 / 1500,
-)
-_EXPERTS = Sketch(
-    name="SIMULATED mixture of experts, compiling fails",
-    axes={
-        "micro_batch": [1, 2, 4, 8, 16],
-        "activations": ["keep", "checkpoint"],
-        "experts": ["auto", "batched_mm", "grouped_mm"],
-        "compile": ["none", "inductor_regional"],
-        "loss": ["plain", "chunked", "cce"],
-    },
-    techniques={
-        "activations": {"checkpoint": SimulatedEffect(time=1.35, saved=0.25, host=1.5)},
-        "experts": {
-            "batched_mm": SimulatedEffect(time=1.5, saved=5.0, host=0.35),
-            "grouped_mm": SimulatedEffect(time=0.72, saved=0.95, host=0.4),
-        },
-        "compile": {
-            "inductor_regional": SimulatedEffect(outcome=Outcome.FAILED, failing_seconds=14.0),
-        },
-        "loss": {"chunked": SimulatedEffect(time=1.01, saved=0.8, fixed_gib=-0.3), "cce": REFUSED},
-    },
-    empty_gib=11.5,
-    sample_gib=2.1,
-    sample_seconds=1 / 42,
-    half_full=0.8,
-    host_seconds=0.33,
-    absent=({"compile": "inductor_regional", "loss": "cce"},),
-)
-_LORA = Sketch(
-    name="SIMULATED LoRA of a 3 B decoder, on 16-bit and 4-bit weights",
-    axes={
-        "micro_batch": [1, 2, 4, 8],
-        "activations": ["keep", "budget_0.5", "checkpoint"],
-        "compile": ["none", "inductor_regional"],
-        "loss": ["plain", "chunked", "liger"],
-        "kernels": ["none", "liger"],
-        "base": ["16bit", "bnb_4bit"],
-    },
-    techniques={
-        "activations": {
-            "checkpoint": SimulatedEffect(time=1.36, saved=0.1),
-            "budget_0.5": SimulatedEffect(time=1.07, saved=0.55),
-        },
-        "compile": {"inductor_regional": _compiled(16.0, 0.78, 0.8)},
-        "loss": {
-            "chunked": SimulatedEffect(saved=0.82),
-            "liger": SimulatedEffect(time=1.03, saved=0.8, first_seconds=2.0),
-        },
-        "kernels": {"liger": SimulatedEffect(time=0.88, saved=0.75, first_seconds=4.0)},
-        "base": {"bnb_4bit": SimulatedEffect(time=1.3, fixed_gib=-4.2, recipe=True)},
-    },
-    empty_gib=7.6,
-    sample_gib=14.5,
-    sample_seconds=1 / 5.2,
-    half_full=0.15,
-    host_seconds=0.12,
-    start_seconds=3.0,
-    absent=(
-        {"activations": "budget_0.5", "compile": "none"},
-        {"kernels": "liger", "compile": "inductor_regional"},
-        {"kernels": "liger", "loss": "chunked"},
-        {"kernels": "none", "loss": "liger"},
-    ),
-)
-SKETCHES = (_VISION, _EXPERTS, _LORA)
+SKETCHES = TypeAdapter(tuple[Sketch, ...]).validate_python(SIMULATED["sketches"])
 
 
 def drawn(sketch: Sketch, seed: int) -> Table:
@@ -205,9 +118,9 @@ def _seconds(
     sketch: Sketch, chosen: Mapping[tuple[str, str], SimulatedEffect], size: int, seed: int
 ) -> tuple[float, float]:
     """Seconds of a step: of the GPU, and of the host with its loader."""
-    gpu = sketch.sample_seconds * (size + sketch.half_full)
+    gpu = 1 / sketch.samples_per_second * (size + sketch.half_full)
     host = sketch.host_seconds
-    loading = sketch.loading_seconds * size
+    loading = 1 / sketch.loaded_per_second * size
     names = sorted(chosen)
     for axis, name in names:
         technique = chosen[axis, name]

@@ -1,16 +1,17 @@
-"""SIMULATED: what techniques do to a decoder where no row was recorded. One place says it, as data.
+"""SIMULATED: what techniques do to a decoder where no row was recorded, as data of a file.
 
-The factors of time and memory are assumptions of plausible size, taken from recorded rows of other
-models where there are some (`docs/results`). A replay draws each of them anew for every seed, so
-that no search can be fitted to them.
+A replay draws each factor anew for every seed, so that no search can be fitted to them.
 """
 
 import math
 import random
-from collections.abc import Mapping
 from dataclasses import dataclass
 
+import yaml
+from pydantic import TypeAdapter
+
 from jobs.record import Outcome
+from tests.support.commands import ROOT
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,64 +41,8 @@ class SimulatedEffect:
     """Whether it changes what the model learns."""
 
 
-REFUSED = SimulatedEffect(outcome=Outcome.UNSUPPORTED)
-
-
-EFFECTS: Mapping[str, Mapping[str, SimulatedEffect]] = {
-    "activations": {
-        "checkpoint_selective": SimulatedEffect(time=1.35, saved=0.75),
-        # The simulated machine has no TRL.
-        "offload": REFUSED,
-        "checkpoint_offload_streams": REFUSED,
-    },
-    "attention": {
-        "unmasked": SimulatedEffect(time=0.99),
-        "sdpa_cudnn": SimulatedEffect(time=0.98, first_seconds=0.5),
-        "varlen": SimulatedEffect(time=0.98),
-        "flex_attention": SimulatedEffect(time=1.10, first_seconds=5.0),
-    },
-    "batching": {"padding_free": SimulatedEffect(time=1.01)},
-    "precision": {
-        "fp16": SimulatedEffect(time=1.03),
-        "tf32": SimulatedEffect(time=2.3, saved=1.6),
-        "fp32": SimulatedEffect(time=6.5, saved=1.6),
-    },
-    "optimizer": {"adamw_torch": SimulatedEffect(step_seconds=0.012)},
-    "experts": {
-        "eager": REFUSED,
-        "batched_mm": REFUSED,
-        "grouped_mm": REFUSED,
-    },
-    "offload": {
-        # One step of an AdamW on 16 host cores over 1.2 B parameters, and its build.
-        "zero2_cpu_optimizer": SimulatedEffect(
-            fixed_gib=-11.0, step_seconds=1.1, first_seconds=6.0, build_seconds=40.0
-        ),
-        "zero3_cpu_both": SimulatedEffect(
-            time=1.2, fixed_gib=-14.0, step_seconds=1.5, first_seconds=8.0, build_seconds=40.0
-        ),
-    },
-    "kernels": {"liger": SimulatedEffect(time=0.94, saved=0.86, first_seconds=2.0)},
-    "loss": {
-        # The fused losses break the graph of a compiled model, which `decoder` says.
-        "liger": SimulatedEffect(time=1.05, first_seconds=1.5),
-        "cce": SimulatedEffect(time=1.02, first_seconds=6.0),
-    },
-    "compile": {
-        # Against the recorded regional compilation.
-        "inductor": SimulatedEffect(time=0.99, first_seconds=36.0),
-        "inductor_reduce_overhead": SimulatedEffect(time=0.99, saved=1.3, first_seconds=38.0),
-        "inductor_tuned": SimulatedEffect(time=0.97, first_seconds=95.0),
-        "inductor_regional_tuned": SimulatedEffect(time=0.99, first_seconds=3.0),
-    },
-    "allocator": {
-        "expandable_segments": SimulatedEffect(saved=0.97),
-        "max_split_128": SimulatedEffect(),
-        "roundup_power2": SimulatedEffect(saved=1.1),
-    },
-    "dataloader": {"workers_2": SimulatedEffect(first_seconds=0.4)},
-    "loop": {"trainer_async": SimulatedEffect(time=0.99)},
-}
+SIMULATED = yaml.safe_load((ROOT / "tests/data/simulated_models.yaml").read_text())
+EFFECTS = TypeAdapter(dict[str, dict[str, SimulatedEffect]]).validate_python(SIMULATED["effects"])
 """Axis -> value -> its effect. A value without an entry has recorded rows, or is a default."""
 
 FUSED_LOSSES = frozenset({"liger", "cce"})

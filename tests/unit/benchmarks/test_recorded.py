@@ -17,9 +17,9 @@ from orchestrator.prediction.prediction import CARDS
 from tests.benchmarks.recorded import by_hand, paired, predictions, spread, times
 from tests.benchmarks.recorded.shared_gpu import shared_rows
 from tests.benchmarks.tables import SUBCOMMANDS, command_line
+from tests.support.commands import ROOT
 from tests.support.records import make_record, write_run
 
-ROOT = Path(__file__).parents[3]
 GIB = 2**30
 GPU_BOUND = {"host_bound_share": 0.0, "launch_bound_update_share": 0.0, "gpu_uuid": "a"}
 QUOTED = re.compile(r"`python -m (tests\.benchmarks\.\w+)(?: ([a-z_]+))?[^`]*`")

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from orchestrator.planning.config import ConfigError, load_config
+from tests.support.commands import ROOT
 from tests.support.config_files import MODEL, SHIPPED
 
-ROOT = Path(__file__).parents[3]
 BROKEN = ROOT / "tests/golden/broken_configs"
 
 

@@ -295,7 +295,6 @@ def test_a_downloaded_model_has_the_shape_of_its_own_config(tmp_path, monkeypatc
     snapshot.mkdir(parents=True)
     (snapshot / "config.json").write_text('{"model_type": "llama", "hidden_size": 48}')
     shape = shape_of("of/nobody")
-    assert shape is not None
     assert (shape.architecture, shape.config) == ("llama", {"hidden_size": 48})
     assert shape.is_exact
 

@@ -157,5 +157,4 @@ def test_peak_of_a_rank_is_within_two_percent_of_two_h100s(sharding):
     spec, row = next(own for own in measured_trials() if own[0].choices["sharding"] == sharding)
     (prediction,) = predict([spec], load_gpu("h100"))
     assert allocated(prediction) == pytest.approx(row["peak_allocated_bytes"], rel=0.02)
-    assert prediction.reserved is not None
     assert prediction.reserved.bytes == pytest.approx(row["peak_reserved_bytes"], rel=0.05)

@@ -71,8 +71,6 @@ def test_cap_check_follows_the_pick_and_keeps_its_context():
     device = Device()
     check = run_to_the_end(follow_ups(), device)[0].spec
     picked = next(record for record in device.ran if record.spec.micro_batch == 16)
-    assert check.follow_up is not None
-    assert check.measure.memory_cap is not None
     assert check.follow_up.follows_trial == picked.trial_id != check.trial_id
     context_bytes = round(device.context_mib * MIB)
     assert check.measure.memory_cap.non_allocator_bytes == context_bytes
@@ -94,7 +92,6 @@ def test_cap_checks_change_the_picks_and_nothing_else():
     device = Device(capped_mib=3000)
     run_to_the_end(follow_ups(budgets), device)
     dataset = results_of(device, budgets)
-    assert dataset.main is not None
     picks = dataset.main.budget_picks
     assert [pick.best and pick.best.row["micro_batch"] for pick in picks] == [8, 24]
     assert [[own.row["micro_batch"] for own in pick.failed] for pick in picks] == [[16], [32]]
@@ -166,7 +163,6 @@ def test_tie_break_is_not_misled_by_a_drift():
     device = Drifting()
     run_tie_break(device)
     dataset = results_of(device, (24 * GIB,))
-    assert dataset.main is not None
     (pick,) = dataset.main.budget_picks
     (comparison,) = pick.comparisons
     assert [own.row["micro_batch"] for own in pick.contenders] == [24, 20], "misled by the drift"
@@ -329,9 +325,7 @@ def test_gradients_of_a_pick_that_differ_give_its_place_to_the_next_best():
     assert [record.spec.choices["micro_batch"] for record in again] == [16, 4]
     assert [record.spec.micro_batch for record in again] == [2, 2], "few rows are enough"
     results = results_of(device, budget).main
-    assert results is not None
     (pick,) = results.budget_picks
-    assert pick.best is not None
     assert pick.best.micro_batch == 4
     assert [own.micro_batch for own in pick.left_out] == [16, 8], "the same code computes both"
     assert not any(own.loss_flags for own in pick.left_out)
@@ -340,5 +334,4 @@ def test_gradients_of_a_pick_that_differ_give_its_place_to_the_next_best():
         "gradients agree in all 197 tensors, worst 0.1 % where bf16 explains 2 % (layers.3.weight)"
     )
     section = gradients.make(results_of(device, budget), results)
-    assert section is not None
     assert "layers.3.weight by 30 % where bf16 explains 2 %" in section.notes[0]

@@ -12,11 +12,9 @@ from jobs.spec import TrialSpec
 from orchestrator import argument_types, batch_size, cli
 from orchestrator.planning.config import load_config
 from orchestrator.planning.technique_sets import read_choice, sets_to_tune, technique_sets
+from tests.support.commands import ROOT
 from tests.support.config_files import SHIPPED, config_of
 from tests.support.golden import assert_golden
-
-ROOT = Path(__file__).parents[3]
-
 
 RATES = ", ".join(f"{{learning_rate: 0.{digit}}}" for digit in range(1, 10))
 SINGLES = "{micro_batch: 4}, {micro_batch: 1, accumulation: 4}, {optimizer: sgd}"

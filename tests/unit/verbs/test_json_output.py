@@ -11,9 +11,9 @@ import pytest
 
 from jobs.record import Outcome
 from orchestrator import batch_size, compare, explain, recommend, report, sweep
+from tests.support.commands import ROOT
 from tests.support.records import make_record, write_run
 
-ROOT = Path(__file__).parents[3]
 QUICKSTART = str(ROOT / "configs" / "quickstart.yaml")
 Verb = Callable[[list[str]], int]
 

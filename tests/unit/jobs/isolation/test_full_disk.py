@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import tempfile
-from pathlib import Path
 
 import pytest
 
@@ -13,8 +12,7 @@ from jobs.infrastructure import DISK_FULL
 from jobs.isolation import prewarm
 from jobs.record import Outcome
 from tests.support import full_disk
-
-ROOT = Path(__file__).parents[4]
+from tests.support.commands import ran
 
 
 @pytest.mark.parametrize(
@@ -25,9 +23,7 @@ def test_trial_on_a_full_disk_is_to_be_repeated(case):
         subprocess.run([*full_disk.UNSHARE, "true"], capture_output=True, check=True)
     except (OSError, subprocess.CalledProcessError):
         pytest.skip("no namespaces here")
-    done = subprocess.run(
-        full_disk.command(case), cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    done = ran(*full_disk.command(case))
     assert done.returncode == 0, done.stderr
     (outcome, rule, reason), after = json.loads(done.stdout)
     assert (outcome, rule) == (Outcome.SKIPPED, DISK_FULL)

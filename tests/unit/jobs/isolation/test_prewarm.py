@@ -17,8 +17,7 @@ from jobs.isolation.slot import Limits, Slot
 from jobs.record import Outcome
 from tests.conftest import build_tiny_spec
 from tests.support import light_parent
-
-ROOT = Path(__file__).parents[4]
+from tests.support.commands import ROOT
 
 
 @pytest.fixture

@@ -2,8 +2,6 @@
 
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +15,7 @@ from jobs.record import Outcome, record_from_json
 from jobs.spec import TrialSpec, to_json
 from tests.conftest import build_tiny_spec
 from tests.support import light_parent
+from tests.support.commands import python
 from tests.support.faults import idle_child, with_fault
 
 
@@ -50,14 +49,8 @@ def test_trial_of_two_ranks_is_one_record_of_both(slot):
 def test_command_runs_the_trial_of_a_record_in_a_process_for_each_rank(tmp_path):
     file = tmp_path / "record.json"
     file.write_text(json.dumps({"spec": to_json(trial()), "outcome": "ok"}))
-    done = subprocess.run(
-        [sys.executable, "-m", "jobs", str(file)],
-        capture_output=True,
-        check=True,
-        env={**os.environ, **light_parent.variables()},
-        text=True,
-        timeout=60,
-    )
+    variables = {**os.environ, **light_parent.variables()}
+    done = python("-m", "jobs", file, check=True, env=variables, timeout=60)
     record = record_from_json(json.loads(done.stdout))
     assert (record.outcome, record.measurements["world_size"]) == (Outcome.OK, 2)
 

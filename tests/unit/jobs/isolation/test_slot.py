@@ -23,9 +23,8 @@ from jobs.record import Outcome
 from jobs.spec import TrialSpec, to_json
 from tests.conftest import build_tiny_spec
 from tests.support import light_parent
+from tests.support.commands import ROOT
 from tests.support.faults import Announcement, has_ended, idle_child, parent_of, with_fault
-
-ROOT = Path(__file__).parents[4]
 
 LIMITS = Limits(start=120.0, silence=4.0, grace=30.0, end=5.0)
 """A parent beats every five seconds in a sweep, and every 0.2 seconds here."""

@@ -1,7 +1,5 @@
 """Every check of a node, on invented machines; the facts that NVML and this machine tell."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
@@ -12,6 +10,7 @@ from jobs.node.checks import CHECKS, examine
 from jobs.node.checks.findings import Finding, Severity
 from jobs.node.checks.machine import VARIABLES, Disk, Machine, ask_nvml, look, probe_disk
 from jobs.node.checks.rates import judge
+from tests.support.commands import python
 from tests.support.fake_nvml import FakeNvml
 from tests.support.machines import HEALTHY, SICK, calibration_of
 
@@ -136,8 +135,7 @@ def test_report_imports_neither_torch_nor_ray():
         "import sys; from jobs.node import checks; checks.report(); "
         "print(sorted({'torch', 'ray'} & set(sys.modules)))"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert python("-c", code, check=True).stdout == "[]\n"
 
 
 def test_look_reads_no_secret_variables(monkeypatch):

@@ -8,9 +8,9 @@ import pytest
 import yaml
 
 from orchestrator.planning.keys.schema import json_schema
+from tests.support.commands import ROOT
 from tests.support.config_files import SHIPPED
 
-ROOT = Path(__file__).parents[4]
 BROKEN = sorted((ROOT / "tests/golden/broken_configs").glob("*.yaml"))
 BEYOND_A_SCHEMA = (
     "04_",  # a key given twice

@@ -53,7 +53,6 @@ def test_deeper_model_runs_as_many_layers_more():
 def test_step_of_many_tiny_kernels_is_host_bound(launches, bound):
     flop = 100 * TFLOP if bound == "gpu" else 10**6
     time = step_time(_step(_product(flop, 1000), times=launches), H200)
-    assert time is not None
     assert time.bound == bound
     assert time.low < time.seconds < time.high
 

@@ -22,10 +22,9 @@ from orchestrator.reporting.sections import (
 from orchestrator.reporting.sections.hf_guide import guide, published
 from orchestrator.storage.search_summary import SearchSummary
 from orchestrator.units import GIB
+from tests.support.commands import ROOT
 from tests.support.golden import assert_golden, without_ids
 from tests.support.records import GUIDE_CONFIG, H200, make_guide, make_record, write_run
-
-ROOT = Path(__file__).parents[4]
 
 
 def loaded(folder: Path, records: list[Any], **run: Any) -> tuple[Dataset, EnvironmentResults]:

@@ -134,7 +134,6 @@ def test_query_is_settled_once_nothing_can_beat_its_pick():
     decisions = decide(known, plan(measured=range(5)), [open_query, settled_query], STOPPING)
     first, second = decisions.results
     assert (first.is_settled, second.is_settled) == (False, True)
-    assert first.pick is not None
     assert first.pick.trial_id == SPECS[2].trial_id
     assert second.gain_at_most == 0.0
     assert decisions.next == 5
@@ -162,7 +161,6 @@ def test_host_bound_speed_bounds_what_its_curve_can_reach():
     known = state()
     measure(known, 1, 4.0, host_bound_share=1.0)
     posterior = known.posterior()
-    assert posterior is not None
     # A micro-batch of 4 took the host a second; of the same curve, none takes much less.
     highest = np.exp(posterior.highest_log_speed)
     assert highest[:3] == pytest.approx(np.array([2.0, 4.0, 8.0]) * math.exp(0.2))

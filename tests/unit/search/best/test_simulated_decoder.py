@@ -31,7 +31,6 @@ def test_best_search_finds_compiled_configurations_of_a_decoder_soon(replayed):
     # An expert's grid of 45 trials took three minutes. With this seed, the slowest pick has 0.88 of
     # the expert's speed or more after two.
     for result in search.results():
-        assert result.pick is not None
         expert = recorded_speed(result.budget_bytes or 0)
         assert result.pick.samples_per_second > 0.85 * expert
 

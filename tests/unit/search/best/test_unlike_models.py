@@ -45,7 +45,6 @@ def test_best_search_never_prefers_a_pick_that_measured_much_slower():
             budget = result.budget_bytes or 0
             if record.measurements["device_peak_bytes"] <= budget:
                 best[budget] = max(best[budget], record.measurements["samples_per_second"])
-            assert result.pick is not None
             assert result.pick.samples_per_second > 0.9 * best[budget]
 
 

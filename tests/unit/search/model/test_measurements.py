@@ -40,7 +40,6 @@ def test_repeats_are_their_worst_figures_and_their_median_speed():
         record(samples_per_second=7.0, launch_bound_forward_share=0.3, data_seconds_median=0.1),
     ]
     found = measurement_of(repeats)
-    assert found is not None
     assert (found.memory_bytes, found.samples_per_second) == (120, 7.0)
     assert (found.speed_ci95, found.launch_bound_share) == (0.03, 0.3)
     assert found.data_share == pytest.approx(0.2)
@@ -50,5 +49,4 @@ def test_repeats_are_their_worst_figures_and_their_median_speed():
 @pytest.mark.parametrize(("seconds", "share"), [(None, 0.0), (0.25, 0.25), (3.0, 1.0)])
 def test_share_of_data_is_that_of_a_step(seconds, share):
     found = measurement_of([record(data_seconds_median=seconds)])
-    assert found is not None
     assert found.data_share == share
