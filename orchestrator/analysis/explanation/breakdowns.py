@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from jobs.anatomy.memory.ledger import RESIDUAL
 from jobs.anatomy.time.operations import IDLE
 from jobs.anatomy_record import Anatomy
-from orchestrator.analysis.explanation.result import Breakdown, Side, Source, Term
+from orchestrator.analysis.explanation.result import Breakdown, Difference, Side, Source
 from orchestrator.analysis.profiles import memory_layers
 from orchestrator.analysis.repeatability import NEARLY
 from orchestrator.storage.tables.rows import Row
@@ -102,7 +102,7 @@ def _breakdown(
         complete.append({**named, rest: total - sum(named.values())})
     before, after = complete
     terms = [
-        Term(name=name, before=before.get(name, 0.0), after=after.get(name, 0.0))
+        Difference(name=name, before=before.get(name, 0.0), after=after.get(name, 0.0))
         for name in {**before, **after}
     ]
     terms.sort(key=lambda term: -abs(term.change))

@@ -23,17 +23,18 @@ class Side:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Term:
-    """One part of a figure, before and after."""
+class Difference:
+    """Something that was different: a part of a figure, an axis, a column of the table, or a figure
+    of the anatomy."""
 
     name: str
-    before: float
-    after: float
+    before: Any
+    after: Any
 
     @property
     def change(self) -> float:
-        """How much the part contributes to the difference."""
-        return self.after - self.before
+        """How much a part contributes to the difference of its figure."""
+        return float(self.after - self.before)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,16 +44,7 @@ class Breakdown:
     before: float
     after: float
     source: Source
-    terms: tuple[Term, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Difference:
-    """Something that was different: an axis, a column of the table, or a figure of the anatomy."""
-
-    name: str
-    before: Any
-    after: Any
+    terms: tuple[Difference, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

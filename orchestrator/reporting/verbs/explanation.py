@@ -8,7 +8,6 @@ from orchestrator.analysis.explanation.result import (
     Difference,
     Explanation,
     LossCurves,
-    Term,
 )
 from orchestrator.analysis.loss_parity.windows import CheckState, LossWindow
 from orchestrator.analysis.repeatability import CLOSE
@@ -138,7 +137,7 @@ def _breakdown(
         yield "  The table has no parts of this figure."
 
 
-def _term(term: Term, breakdown: Breakdown, write: Writer) -> str:
+def _term(term: Difference, breakdown: Breakdown, write: Writer) -> str:
     """``−21.0 ms tensor contractions: 23.1 ms -> 2.10 ms, 79 % of the difference``."""
     sign = "+" if term.change > 0 else "−"
     figures = f"{write(term.before)} -> {write(term.after)}"
