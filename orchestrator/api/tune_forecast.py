@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Answer:
+class CardForecast:
     """The configurations for a card and a memory, the fastest first."""
 
     card: str
@@ -31,7 +31,7 @@ class Answer:
 @dataclass(frozen=True, kw_only=True, slots=True, repr=False)
 class TuneForecast:
     config: SweepConfig
-    answers: tuple[Answer, ...]
+    answers: tuple[CardForecast, ...]
     considered: int
     """Configurations of the space."""
     sets: int
@@ -74,7 +74,7 @@ def tune_forecast(
         # The traces are those of the first card; others may pick other attention kernels.
         found = forecast_space(space.plan.trials, cards[0], watch or unwatched)
         answers = [
-            Answer(
+            CardForecast(
                 card=card.name,
                 memory_bytes=size,
                 ranked=found.ranked(size, card),

@@ -10,7 +10,7 @@ from orchestrator.reporting.verbs.prediction import time_row, time_words
 from orchestrator.units import HOUR_SECONDS, memory, number
 
 if TYPE_CHECKING:
-    from orchestrator.api.tune_forecast import Answer, TuneForecast
+    from orchestrator.api.tune_forecast import CardForecast, TuneForecast
 
 _SHOWN = 3
 _SAMPLES = 1_000_000
@@ -38,21 +38,21 @@ def text(forecast: TuneForecast) -> str:
     return visible("\n".join(lines))
 
 
-def _rivals(answer: Answer) -> int:
+def _rivals(answer: CardForecast) -> int:
     """Other sets that the errors of the forecast may have hidden the speed of."""
     best = answer.ranked[0].time
     slowest = best.high / best.samples
     return sum(own.time.low / own.time.samples <= slowest for own in answer.ranked[1:])
 
 
-def _how_sure(answer: Answer) -> str:
+def _how_sure(answer: CardForecast) -> str:
     if rivals := _rivals(answer):
         others = len(answer.ranked) - 1
         return f"{rivals} of {others} others may be as fast: their intervals overlap"
     return "surely the fastest of these sets: no interval of another one reaches it"
 
 
-def _price(answer: Answer) -> float | None:
+def _price(answer: CardForecast) -> float | None:
     if answer.per_hour is None or not answer.ranked:
         return None
     seconds = answer.ranked[0].time.likely_seconds_per_sample * _SAMPLES
@@ -77,7 +77,7 @@ def plain(forecast: TuneForecast) -> dict[str, Any]:
     }
 
 
-def _answer(answer: Answer) -> dict[str, Any]:
+def _answer(answer: CardForecast) -> dict[str, Any]:
     return {
         "card": answer.card,
         "memory_bytes": answer.memory_bytes,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from orchestrator.api.tune_forecast import Answer, TuneForecast
+from orchestrator.api.tune_forecast import CardForecast, TuneForecast
 from orchestrator.planning.config import load_config
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.time.operations import Operation, StepWork, Work
@@ -44,7 +44,7 @@ def test_largest_micro_batch_that_fits_is_taken_where_larger_ones_are_faster():
 def test_order_is_surer_the_farther_apart_the_sets_are():
     ranked = SpaceForecast(sets=_sets(900.0, 100.0, 104.0), left_out=5).ranked(9 * GIB, H200)
     assert [round(own.step.work.model_flop / 8e12) for own in ranked] == [100, 104, 900]
-    answer = Answer(card="h200", memory_bytes=9 * GIB, ranked=ranked, per_hour=3.6)
+    answer = CardForecast(card="h200", memory_bytes=9 * GIB, ranked=ranked, per_hour=3.6)
     config = load_config(ROOT / "configs/quickstart.yaml")
     forecast = TuneForecast(config=config, answers=(answer,), considered=9, sets=3, left_out=5)
     assert "1 of 2 others may be as fast" in str(forecast)
