@@ -1,6 +1,6 @@
 """The Parquet tables of a run.
 
-columns.py        the columns of every table
+columns.py        the columns of every table, from columns.yaml
 rows.py           makes rows of records
 trial_table.py    a run's trials as rows, from records or from a file
 arrow.py          Arrow types and metadata
