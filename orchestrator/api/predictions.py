@@ -121,9 +121,9 @@ def on_all_cards(
 
 
 def _times(predictions: Sequence[Prediction], gpu: Gpu) -> tuple[StepTime | None, ...]:
-    from orchestrator.prediction.time.step_time import step_time
+    from orchestrator.prediction.time.ranks_time import time_of
 
-    return tuple(None if own.step is None else step_time(own.step, gpu) for own in predictions)
+    return tuple(None if own.step is None else time_of(own.step, gpu) for own in predictions)
 
 
 def _cheapest(own: OnCards, prices: Mapping[str, Price]) -> Cheapest | None:

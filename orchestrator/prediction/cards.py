@@ -12,7 +12,8 @@ from jobs.spec import TrialSpec
 from orchestrator.prediction.estimator import Watch, predict_on, unwatched
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu, load_gpu
 from orchestrator.prediction.prediction import Figure, Fit, Prediction
-from orchestrator.prediction.time.step_time import StepTime, step_time
+from orchestrator.prediction.time.ranks_time import time_of
+from orchestrator.prediction.time.step_time import StepTime
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,7 +69,7 @@ def card_fit(spec: TrialSpec, prediction: Prediction, card: Gpu) -> CardFit:
         fit=own.fits(card.total_bytes),
         lacks=_slowdown(spec, card),
         device=own.device,
-        time=None if prediction.step is None else step_time(prediction.step, card),
+        time=None if prediction.step is None else time_of(prediction.step, card),
     )
 
 

@@ -55,6 +55,8 @@ class Gpu:
     """CUDA's compute capability, as 9.0. It decides which attention kernels the GPU can run."""
     bytes_per_second: float = 0.0
     """Bandwidth of the memory."""
+    link_bytes_per_second: float = 0.0
+    """Of each direction of its link to the other GPUs of a node; 0: not known."""
     flops_per_second: Mapping[str, float] = field(default_factory=dict)
     """Number format -> dense rate of matrix products; a format without tensor cores is missing."""
     assumed: tuple[str, ...] = ()

@@ -25,7 +25,8 @@ from orchestrator.prediction.margins import widened
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
 from orchestrator.prediction.sized_stream import SizedStream, SizedStreams
-from orchestrator.prediction.time.operations import StepWork
+from orchestrator.prediction.time.operations import StepWork, Work
+from orchestrator.prediction.time.shared_work import parts_of_ranks, shared_step, zero_update
 from orchestrator.prediction.time.step_work import formats, repeated_share, step_of, update_key
 from orchestrator.prediction.unsupported import is_fsdp
 from orchestrator.units import memory
@@ -176,8 +177,9 @@ class ModelGroup:
         return _Parts(streams=streams, outside=engine.outside_bytes(self._gpu), notes=notes)
 
     def _knows_step(self, spec: TrialSpec) -> bool:
-        is_alone = spec.world_size == 1 and spec.settings.deepspeed is None
-        return is_alone and self._step.batches.lengths is None
+        # DeepSpeed on one GPU is for states on the host, whose time is not known.
+        is_known = spec.world_size > 1 or spec.settings.deepspeed is None
+        return is_known and self._step.batches.lengths is None
 
     def step_work(self, spec: TrialSpec) -> StepWork:
         """The kernels of a step whose rows are equally long."""
@@ -185,11 +187,21 @@ class ModelGroup:
         if key not in self._steps:
             batch = self._step.batches.worst(spec.micro_batch)
             first, later = self._micro_batches(batch, spec.micro_batch)
-            update = self._updates_of(spec).later.work.eager
-            self._steps[key] = step_of(
-                spec, first.work, later.work if later else None, update, batch.tokens()
-            )
+            parts = first.work, later.work if later else None
+            if spec.world_size > 1:
+                parts = parts_of_ranks(spec, *parts)
+            update = self._update_work(spec)
+            step = step_of(spec, *parts, update, batch.tokens())
+            self._steps[key] = step if spec.world_size == 1 else shared_step(spec, step)
         return replace(self._steps[key], formats=formats(spec))
+
+    def _update_work(self, spec: TrialSpec) -> Work:
+        if spec.settings.deepspeed is None:
+            return self._updates_of(spec).later.work.eager
+        from orchestrator.prediction.zero import ZeroEngine
+
+        model = self._step.model
+        return zero_update(spec, ZeroEngine.of(spec, model), list(model.parameters()))
 
     def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
         """The peaks of a few equal steps. For rows of unequal length those of an epoch in its own

@@ -26,9 +26,10 @@ from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, load_gpu
 from orchestrator.prediction.time.operations import StepWork
+from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import full_rate_seconds
 from orchestrator.prediction.tune.depths import step_works
-from orchestrator.reporting.verbs.prediction import row
+from orchestrator.reporting.verbs.prediction import row, time_row
 from orchestrator.storage.tables.predictions import write_predictions
 from tests.benchmarks.recorded.configurations import planned_again, recorded_runs
 
@@ -85,7 +86,10 @@ def _predicted(trials: Sequence[TrialSpec], options: argparse.Namespace) -> list
 
 
 def _rows_of(gpu: str, trials: Sequence[TrialSpec]) -> list[dict[str, Any]]:
-    return [row(prediction) for prediction in predict(trials, load_gpu(gpu))]
+    constants = load_gpu(gpu)
+    predictions = predict(trials, constants)
+    times = [None if own.step is None else time_of(own.step, constants) for own in predictions]
+    return [row(own) | time_row(time) for own, time in zip(predictions, times, strict=True)]
 
 
 def _times_of(gpu: str, trials: Sequence[TrialSpec]) -> list[dict[str, Any]]:

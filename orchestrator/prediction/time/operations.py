@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 OPTIMIZER = "optimizer"
 """Kind of all operations of an update."""
+COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce")
+"""Kinds of what GPUs exchange. Its bytes are those of the whole tensor, with all ranks' parts."""
 Access = tuple[int, int]
 """Number of a storage in its trace, and the bytes of it that are read or written."""
 
@@ -96,6 +98,20 @@ class Work:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Sharing:
+    """What a rank does in a step because several train together."""
+
+    ranks: int
+    exchanged: Work
+    """The collective operations."""
+    overlaps: bool
+    """Whether they run beside other kernels."""
+    hooks: Mapping[str, float] = field(default_factory=dict)
+    """Engine -> how often its code on the host runs: once for each collective of FSDP2, and for
+    each parameter in each micro-batch of DeepSpeed."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class StepWork:
     """The kernels of an optimizer step, and what it trains on."""
 
@@ -108,6 +124,8 @@ class StepWork:
     """With padding; 0 for images."""
     formats: Mapping[str, str] = field(default_factory=dict)
     """Number format of a trace -> the one that computes: ``fp32`` -> ``tf32`` where it may."""
+    sharing: Sharing | None = None
+    """None on one GPU."""
 
     @property
     def work(self) -> Work:

@@ -33,6 +33,14 @@ class PartWork:
             forward=Work.of([own for own in operations if own.is_forward_product]),
         )
 
+    def without(self, other: PartWork) -> PartWork:
+        """What is left of a part that holds ``other``."""
+        return PartWork(
+            eager=self.eager + other.eager * -1,
+            compiled=self.compiled + other.compiled * -1,
+            forward=self.forward + other.forward * -1,
+        )
+
     def towards(self, high: PartWork, position: float) -> PartWork | None:
         """As ``Work.towards``; None if the kernels differ in more than their sizes."""
         if not self.eager.has_kernels_of(high.eager):

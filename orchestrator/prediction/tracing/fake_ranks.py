@@ -119,6 +119,7 @@ def _distributed(model: Any, spec: TrialSpec, forward: Forward) -> Forward:
 
 
 def _reduced(_: Any, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    torch.distributed.all_reduce(bucket.buffer())
     future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
     future.set_result(bucket.buffer())
     return future

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from orchestrator.prediction.time.operations import OPTIMIZER, Operation
+from orchestrator.prediction.time.operations import COLLECTIVES, OPTIMIZER, Operation
 
 _aten = torch.ops.aten
 _FORMATS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -18,8 +18,13 @@ _NAMES = {
     "index_add_ gather scatter scatter_ scatter_add",
     "reductions": "native_layer_norm native_layer_norm_backward native_group_norm sum mean "
     "native_group_norm_backward _softmax _softmax_backward_data",
-    "copies": "_to_copy clone copy_ cat fill_ zero_ zeros_like zeros full",
-    "": "empty empty_like empty_strided new_empty new_empty_strided _unsafe_view lift_fresh",
+    "copies": "_to_copy clone copy_ cat fill_ zero_ zeros_like zeros full all_gather_copy_in "
+    "split_with_sizes_copy chunk_cat",
+    "all-gather": "_allgather_base_",
+    "reduce-scatter": "_reduce_scatter_base_",
+    "all-reduce": "allreduce_ all_reduce",
+    "": "empty empty_like empty_strided new_empty new_empty_strided _unsafe_view lift_fresh "
+    "broadcast_ wait_tensor",
 }
 """Kind -> its operators, "" for those without a kernel. Others are elementwise, or reduce."""
 _ATTENTION = {
@@ -41,6 +46,11 @@ def operation(
     reads = [own for part in args for own in _tensors(part)]
     writes = [own for index in _written(func) for own in _tensors(args[index])]
     writes = writes or list(_tensors(output))
+    if kind in COLLECTIVES:
+        whole = max(map(_nbytes, reads))
+        return Operation(kind=kind, phase=phase, writes=((number(reads[0]), whole),))
+    if kind == "copies" and not writes:
+        writes = reads  # FSDP2 copies into tensors that a keyword names
     if not writes:
         return None
     flop = 0
