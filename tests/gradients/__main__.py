@@ -1,6 +1,7 @@
 """Counts the planted faults that are found, and the alarms in configurations without a fault.
 
-``python -m tests.gradients faults`` and ``python -m tests.gradients clean 200 [--seed 0]``; both
+``python -m tests.gradients faults`` and ``python -m tests.gradients clean 200 [--seed 0]``, with
+``--in-4-bits`` on a quantized base; both
 print a line for each trial and end with 1 if a fault was missed or an alarm was false.
 """
 
@@ -46,6 +47,7 @@ AXES: Mapping[str, tuple[Any, ...]] = {
     "optimizer": ("adamw_torch", "sgd", "adafactor"),
     "micro_batch": (1, 2, 4),
 }
+IN_4_BITS = {"base": "bnb_4bit", "adapter": "lora_r8_all_linear"}
 COMPILED = ("inductor_regional", "aot_eager", "inductor")
 """One configuration in forty is compiled, because compiling takes a hundred times as long."""
 
@@ -72,6 +74,8 @@ def faulty(name: str) -> TrialSpec:
         choices["precision"] = "bf16"
     if "packed" in name:
         choices["batching"] = "padding_free"
+    if "4bit" in name:
+        choices |= IN_4_BITS
     if "accumulation" in name:
         choices |= {"accumulation": 2, "micro_batch": 2}
     config = {"tie_word_embeddings": True} if "uses tied" in name else {}
@@ -80,8 +84,9 @@ def faulty(name: str) -> TrialSpec:
     return replace(spec, settings=replace(spec.settings, hooks=hooks))
 
 
-def clean(seed: int) -> Iterator[tuple[str, TrialSpec]]:
-    """Random configurations without a fault: the label and the trial."""
+def clean(seed: int, in_4_bits: bool = False) -> Iterator[tuple[str, TrialSpec]]:
+    """Random configurations without a fault: the label and the trial. ``in_4_bits``: with a
+    quantized base, which GPT-2 has in another layout."""
     draw = random.Random(seed)
     while True:
         name = draw.choice(list(MODELS))
@@ -93,6 +98,9 @@ def clean(seed: int) -> Iterator[tuple[str, TrialSpec]]:
             choices["loop"] = "trainer"
         if draw.random() < 1 / 40:
             choices |= {"compile": draw.choice(COMPILED), "activations": "keep"}
+        if in_4_bits and name == "gpt2":
+            continue
+        choices |= IN_4_BITS if in_4_bits else {}
         label = " ".join(map(str, (name, *choices.values())))
         yield label, of_model(name, choices, padded=draw.random() < 0.5)
 
@@ -124,10 +132,11 @@ def main() -> int:
     parser.add_argument("what", choices=["faults", "clean"])
     parser.add_argument("number", type=int, nargs="?", default=200)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--in-4-bits", action="store_true")
     options = parser.parse_args()
     trials = ((name, faulty(name)) for name in FAULTS)
     if options.what == "clean":
-        trials = clean(options.seed)
+        trials = clean(options.seed, options.in_4_bits)
     compared = wrong = 0
     for label, spec in trials:
         record = record_of(spec)

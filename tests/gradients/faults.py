@@ -171,5 +171,10 @@ FAULTS: dict[str, Fault] = {
     "positions/rotary": lambda model: _rotary(model, lambda own: own.clamp(max=8)),
     "recomputed/other mask": lambda model: _output(model, "1.mlp", _MaskedBackwards.apply),
     "recomputed/other mask bf16": partial(_output, end="0.mlp", change=_MaskedBackwards.apply),
+    "base/decoded with another scale 4bit": lambda model: _output(
+        model, "0.mlp.down_proj.base_layer", lambda own: 1.25 * own
+    ),
+    "detached/mlp 4bit packed": lambda model: _output(model, "0.mlp", _detached),
 }
-"""Kind and case -> the fault. The words bert, bf16, packed and tied choose the configuration."""
+"""Kind and case -> the fault. The words bert, bf16, 4bit, packed and tied choose the
+configuration."""

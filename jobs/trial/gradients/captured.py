@@ -26,7 +26,7 @@ class CapturedStep(Listener):
 
     def micro_batch(self, inputs: Mapping[str, Any]) -> None:
         if not self.micro_batches:
-            self.weights = _copies(self._parameters.items())
+            self.weights = _copies((name, full(own)) for name, own in self._parameters.items())
         # A model may change its inputs in place.
         self.micro_batches.append(
             {
@@ -54,6 +54,16 @@ class CapturedStep(Listener):
             return True
         self.micro_batches, self.gradients = [], {}
         return False
+
+
+def full(weight: torch.Tensor) -> torch.Tensor:
+    """What bitsandbytes multiplies with, if a weight is packed in 4 bits; else the weight."""
+    if (state := getattr(weight, "quant_state", None)) is None:
+        return weight
+    from bitsandbytes.functional import dequantize_4bit
+
+    values: torch.Tensor = dequantize_4bit(weight.data, state)
+    return values
 
 
 def _copies(tensors: Iterable[tuple[str, torch.Tensor]]) -> Tensors:

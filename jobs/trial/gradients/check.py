@@ -42,7 +42,7 @@ def compare(
     trained.train_on(step)
     if not step.gradients:
         raise NotComparableError("its optimizer uses up each gradient within the backward pass")
-    number_format = _number_format(trained, parameters.values())
+    number_format = _number_format(trained, model)
     assert trained.loss_of is not None
     # The trial's own weights and states are no longer needed, and the reference takes memory.
     trained.optimizer.state.clear()
@@ -179,10 +179,13 @@ def _fill_zeros(parameters: Mapping[str, torch.nn.Parameter], seed: int) -> None
                 parameter.copy_(values)
 
 
-def _number_format(trained: Trained, parameters: Any) -> str:
+def _number_format(trained: Trained, model: torch.nn.Module) -> str:
     """The coarsest number format that the trial computes in."""
     accelerator = trained.accelerator
-    names = {str(own.dtype).removeprefix("torch.") for own in parameters if own.is_floating_point()}
+    dtypes = {own.dtype for own in model.parameters() if own.is_floating_point()}
+    # Layers in 4 bits compute in a format of their own.
+    dtypes |= {own.compute_dtype for own in model.modules() if hasattr(own, "compute_dtype")}
+    names = {str(own).removeprefix("torch.") for own in dtypes if own is not None}
     if accelerator.native_amp and accelerator.mixed_precision in ("bf16", "fp16"):
         names.add({"bf16": "bfloat16", "fp16": "float16"}[accelerator.mixed_precision])
     if torch.cuda.is_available() and torch.backends.cuda.matmul.fp32_precision == "tf32":

@@ -11,13 +11,19 @@ from jobs.gradient_check import GradientCheck
 from jobs.record import Outcome
 from jobs.trial.gradients.reference import gradients, separate_rows
 from jobs.trial.gradients.rounding import RandomRounding, bounds
-from tests.gradients.__main__ import faulty, of_model, record_of
+from tests.gradients.__main__ import IN_4_BITS, faulty, of_model, record_of
 from tests.gradients.faults import FAULTS
 
 
 @pytest.mark.parametrize(
     "name",
-    ["detached/attention bert", "accumulation/mean of means", "dtype/gradient", "loss/doubled"],
+    [
+        "detached/attention bert",
+        "accumulation/mean of means",
+        "dtype/gradient",
+        "loss/doubled",
+        "base/decoded with another scale 4bit",
+    ],
 )
 def test_planted_fault_is_found(name):
     check = GradientCheck.of(record_of(faulty(name)).measurements)
@@ -30,6 +36,7 @@ def test_planted_fault_is_found(name):
         ("llama", {"precision": "bf16", "adapter": "lora_r8", "accumulation": 2}),
         ("llama", {"batching": "packed", "activations": "checkpoint"}),
         ("bert", {"precision": "bf16_weights", "loop": "accelerate"}),
+        ("llama", {**IN_4_BITS, "batching": "packed"}),
     ],
 )
 def test_right_gradients_agree(model, choices):
