@@ -182,9 +182,9 @@ def _fill_zeros(parameters: Mapping[str, torch.nn.Parameter], seed: int) -> None
 def _number_format(trained: Trained, model: torch.nn.Module) -> str:
     """The coarsest number format that the trial computes in."""
     accelerator = trained.accelerator
-    dtypes = {own.dtype for own in model.parameters() if own.is_floating_point()}
+    dtypes: set[Any] = {own.dtype for own in model.parameters() if own.is_floating_point()}
     # Layers in 4 bits compute in a format of their own.
-    dtypes |= {own.compute_dtype for own in model.modules() if hasattr(own, "compute_dtype")}
+    dtypes |= {getattr(own, "compute_dtype", None) for own in model.modules()}
     names = {str(own).removeprefix("torch.") for own in dtypes if own is not None}
     if accelerator.native_amp and accelerator.mixed_precision in ("bf16", "fp16"):
         names.add({"bf16": "bfloat16", "fp16": "float16"}[accelerator.mixed_precision])
