@@ -76,16 +76,17 @@ class Model(torch.nn.Module):
         return self._loss(self.dropout(self.layer(inputs)).sum(), num_items_in_batch)
 
 
+def loss_of(model: Any, inputs: Mapping[str, Any], count: Any) -> Any:
+    return model(**inputs, num_items_in_batch=count)
+
+
 @pytest.mark.parametrize(("loss", "expected"), [(divide_after_a_copy, True), (ignore, False)])
 def test_is_used_by_draws_no_number_and_keeps_weights(loss, expected):
-    def compute_loss(model: Any, inputs: Mapping[str, Any], count: Any) -> Any:
-        return model(**inputs, num_items_in_batch=count)
-
     model = Model(loss)
     weights = model.layer.weight.clone()
     state = torch.get_rng_state()
     inputs = {"inputs": torch.ones(2, 4)}
-    assert is_used_by(compute_loss, model, inputs, torch.tensor(8.0)) is expected
+    assert is_used_by(loss_of, model, inputs, torch.tensor(8.0)) is expected
     assert torch.equal(torch.get_rng_state(), state)
     assert torch.equal(model.layer.weight, weights)
 
