@@ -44,7 +44,8 @@ def _run(spec: TrialSpec, result: Path | None, phase_file: Path | None) -> None:
 
     phase = None if phase_file is None else child_main.open_phase(phase_file)
     status = 0
-    if spec.world_size > 1:
+    # A rank of a trial, which is given both files, must not start ranks of its own.
+    if spec.world_size > 1 and phase_file is None:
         text = json.dumps(to_json(_record_of_ranks(spec, cpus)))
         if result is None:
             replies.write(text + "\n")

@@ -121,12 +121,16 @@ class Child:
     @property
     def phase(self) -> str:
         """The last phase that the trial announced; empty before the first."""
-        return (self._folder / child_main.PHASE).read_bytes()[:-1].rstrip(b"\0").decode()
+        return self._announced[0].rstrip(b"\0").decode()
 
     @property
-    def phases_begun(self) -> int:
-        """How many phases the trial has announced."""
-        return (self._folder / child_main.PHASE).read_bytes()[-1]
+    def progress(self) -> int:
+        """How often the trial has announced a phase, or a part of a step."""
+        return self._announced[1]
+
+    @property
+    def _announced(self) -> tuple[bytes, int]:
+        return child_main.PHASE.unpack((self._folder / child_main.PHASE_FILE).read_bytes())
 
 
 def wait_for(
@@ -186,7 +190,7 @@ def spawn(spec: TrialSpec, folder: Path, variables: Mapping[str, str]) -> Child:
     # The command with which a user would run one trial by hand.
     command = self_process.command("jobs", str(spec_file))
     command += ["--result", str(own_folder / child_main.RESULT)]
-    command += ["--phase", str(own_folder / child_main.PHASE)]
+    command += ["--phase", str(own_folder / child_main.PHASE_FILE)]
     # The command that started the sweep has allowed both.
     if spec.model.trust_remote_code:
         command.append("--trust-remote-code")
@@ -210,7 +214,7 @@ def _make_folder(folder: Path) -> Path:
     made = Path(tempfile.mkdtemp(prefix="child-", dir=folder))
     try:
         # The child maps this file into memory, so it must have its full size.
-        (made / child_main.PHASE).write_bytes(bytes(child_main.PHASE_BYTES))
+        (made / child_main.PHASE_FILE).write_bytes(bytes(child_main.PHASE.size))
         (made / child_main.LOG).touch()
     except OSError:
         shutil.rmtree(made, ignore_errors=True)

@@ -16,9 +16,10 @@ from typing import NoReturn
 from jobs.spec import TrialSpec, from_json, to_json
 from jobs.trial.run import run
 
-RESULT, PHASE, LOG = "result.json", "phase", "log.txt"
+RESULT, PHASE_FILE, LOG = "result.json", "phase", "log.txt"
 """The files in the child's folder: its record, the trial's phase, and what the trial printed."""
-PHASE_BYTES = 64  # the name of the phase; the last byte counts the phases
+PHASE = struct.Struct("56sQ")
+"""What the file of the phase holds: its name, and how often the trial has announced one."""
 READY = struct.Struct("d?")
 """The child's first message: when it was ready (monotonic seconds), and if it has a context."""
 STARTED = b"s"  # its second message: it has received its trial, and begins to run it
@@ -46,7 +47,9 @@ def run_as_forked_child(folder: Path, parent: socket.socket) -> NoReturn:
         os.environ.update(request["variables"])
         context_bytes = request["context_bytes"] if has_context else 0
         parent.sendall(STARTED)
-        status = run_and_record(spec, folder / RESULT, open_phase(folder / PHASE), context_bytes)
+        status = run_and_record(
+            spec, folder / RESULT, open_phase(folder / PHASE_FILE), context_bytes
+        )
         _flush()
         if status == 0:  # otherwise the parent waits for the exit status
             parent.sendall(DONE)
@@ -72,8 +75,7 @@ def run_and_record(
 
     def announce(name: str) -> None:
         if phase is not None:
-            written = name.encode()[: PHASE_BYTES - 1].ljust(PHASE_BYTES - 1, b"\0")
-            phase[:] = written + bytes([min(next(counter), 255)])
+            phase[:] = PHASE.pack(name.encode(), next(counter))
 
     record = run(spec, announce, scratch=result.parent, context_bytes=context_bytes)
     partial = result.with_suffix(".partial")
@@ -90,7 +92,7 @@ def run_and_record(
 def open_phase(path: Path) -> mmap.mmap:
     """Memory that is backed by a file: a phase that is written there outlives its process."""
     with open(path, "r+b") as file:
-        return mmap.mmap(file.fileno(), PHASE_BYTES)
+        return mmap.mmap(file.fileno(), PHASE.size)
 
 
 def _flush() -> None:

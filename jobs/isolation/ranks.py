@@ -71,10 +71,10 @@ class Ranks:
         return min(failed, key=place, default=None)
 
     def _straggler(self) -> int | None:
-        """The rank that the others wait for: it stands still, or is in an earlier phase."""
+        """The rank that the others wait for: it stands still, or has come less far."""
         still = [rank for rank, child in enumerate(self._children) if standstill(child.pid)]
-        begun = [child.phases_begun for child in self._children]
-        behind = [rank for rank, count in enumerate(begun) if count < max(begun)]
+        progress = [child.progress for child in self._children]
+        behind = [rank for rank, count in enumerate(progress) if count < max(progress)]
         return next(iter(still or behind), None)
 
     @property

@@ -61,6 +61,7 @@ class Meter(Listener):
     ) -> None:
         self._trackers = trackers
         self._announce = announce
+        self._announced = ""
         self._warmup_steps = min(warmup_steps, total_steps - 1)
         self._total_steps = total_steps
         self._relative_error = relative_error
@@ -74,7 +75,7 @@ class Meter(Listener):
 
     def train_begin(self) -> None:
         notify(self._trackers, Moment.TRAIN_BEGIN, self._device)
-        self._announce("first_step")
+        self._enter("first_step")
         self._begin_step()
 
     def data_wait(self, seconds: float) -> None:
@@ -82,6 +83,9 @@ class Meter(Listener):
             tracker.data_wait(seconds)
 
     def phase(self, name: Phase) -> None:
+        # Of several ranks, the one that does not go on is then the one that comes less far.
+        if self._announced:
+            self._enter(self._announced)
         for tracker in self._trackers:
             tracker.phase(name)
 
@@ -98,10 +102,10 @@ class Meter(Listener):
         for tracker in self._trackers:
             tracker.step_end()
         if self._finished == 1:
-            self._announce("warm_up")
+            self._enter("warm_up")
         # Without warm-up the first step counts, but it is still a phase of its own.
         if self._finished == max(1, self._warmup_steps):
-            self._announce("steps")
+            self._enter("steps")
         if self._finished < self._total_steps and not self._steps.are_enough(
             self._warmup_steps, self._total_steps, self._relative_error
         ):
@@ -112,6 +116,10 @@ class Meter(Listener):
         for tracker in self._trackers:
             tracker.counted(begin, end)
         return True
+
+    def _enter(self, phase: str) -> None:
+        self._announced = phase
+        self._announce(phase)
 
     def _begin_step(self) -> None:
         warmup_left = max(0, self._warmup_steps - self._finished)

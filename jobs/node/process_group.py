@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jobs.errors import UnsupportedError
 
-_RENDEZVOUS = "ORCHESTRATOR_RENDEZVOUS"
+RENDEZVOUS = "ORCHESTRATORRENDEZVOUS"
 """Environment variable: URL of the file at which the ranks meet, which needs no free port."""
 
 
@@ -21,7 +21,7 @@ def rank_variables(world_size: int, folder: Path | None = None) -> list[dict[str
         "MASTER_PORT": str(_free_port()),
     }
     if folder is not None:
-        common[_RENDEZVOUS] = (folder / "rendezvous").as_uri()
+        common[RENDEZVOUS] = (folder / "rendezvous").as_uri()
     return [{**common, "RANK": str(rank)} for rank in range(world_size)]
 
 
@@ -39,7 +39,7 @@ def join(world_size: int, timeout_seconds: float) -> None:
     os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
     torch.distributed.init_process_group(
         "nccl" if torch.cuda.is_available() else "gloo",
-        init_method=os.environ.get(_RENDEZVOUS, "env://"),
+        init_method=os.environ.get(RENDEZVOUS, "env://"),
         world_size=world_size,
         rank=int(os.environ["RANK"]),
         # The trial's own timeout comes first, so that it names the rank that hangs.

@@ -4,20 +4,29 @@ A process has them if ``ORCHESTRATOR_HOOK_MODULES`` names this module; tests/con
 """
 
 import ctypes
+import errno
 import json
+import math
 import os
 import select
 import signal
+import socket
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
+from urllib.parse import urlsplit
 
+from jobs.node.process_group import RENDEZVOUS
+from jobs.record import TrialRecord
 from jobs.spec import Hook, TrialSpec
 from jobs.techniques.hooks import hook, registered
 
 PREFIX = "faults."
 """Of the names of this file's hooks."""
+taken = socket.socket()
+"""What ``take_port`` listens at."""
 
 
 def with_fault(spec: TrialSpec, name: str, **arguments: Any) -> TrialSpec:
@@ -41,6 +50,26 @@ def in_rank(model: Any, task: str, arguments: Any, *, rank: int, fault: str, **m
     if os.environ["RANK"] == str(rank):
         return registered(PREFIX + fault)(model, task, arguments, **more)
     return model
+
+
+STRIKE = "strike"
+"""A trial's choice: RANK PHASE FAULT, a fault without arguments as the rank enters the phase."""
+
+
+def striking(run: Callable[..., TrialRecord]) -> Callable[..., TrialRecord]:
+    """``jobs.trial.run.run`` with what a trial's choice ``STRIKE`` asks for."""
+
+    def run_struck(spec: TrialSpec, announce: Callable[[str], None], **options: Any) -> TrialRecord:
+        rank, at, fault = str(spec.choices.get(STRIKE, "- - -")).split()
+
+        def announce_and_strike(phase: str) -> None:
+            announce(phase)
+            if (os.environ.get("RANK"), phase) == (rank, at):
+                registered(PREFIX + fault)(None, spec.model.task, None)
+
+        return run(spec, announce_and_strike, **options)
+
+    return run_struck
 
 
 @hook("faults.stop")
@@ -138,6 +167,65 @@ def raise_device_oom(model: Any, task: str, arguments: Any) -> NoReturn:
     raise RuntimeError(
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB"
     )
+
+
+@hook("faults.slow_steps")
+def slow_steps(model: Any, task: str, arguments: Any) -> Any:
+    return sleep_between_steps(model, task, arguments, seconds=0.3)
+
+
+@hook("faults.wrong_rows")
+def wrong_rows(model: Any, task: str, arguments: Any) -> Any:
+    """Tokens that are not in the vocabulary."""
+    model.get_input_embeddings().register_forward_pre_hook(lambda _, inputs: (inputs[0] + 10**6,))
+    return model
+
+
+@hook("faults.nan_loss")
+def nan_loss(model: Any, task: str, arguments: Any) -> Any:
+    model.get_input_embeddings().register_forward_hook(lambda _, inputs, output: output * math.nan)
+    return model
+
+
+@hook("faults.raise_disk_full")
+def raise_disk_full(model: Any, task: str, arguments: Any) -> NoReturn:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "states.bin")
+
+
+@hook("faults.exit_well")
+def exit_well(model: Any, task: str, arguments: Any) -> NoReturn:
+    os._exit(0)
+
+
+@hook("faults.leave_a_child")
+def leave_a_child(model: Any, task: str, arguments: Any) -> NoReturn:
+    """Be killed with a child that ignores SIGTERM and writes nothing."""
+    if os.fork() == 0:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        hang(model, task, arguments)
+    kill(model, task, arguments)
+    raise AssertionError
+
+
+@hook("faults.lose_rendezvous")
+def lose_rendezvous(model: Any, task: str, arguments: Any) -> None:
+    """Remove the file at which the ranks meet, and hang before it is made again."""
+    Path(urlsplit(os.environ[RENDEZVOUS]).path).unlink(missing_ok=True)
+    hang(model, task, arguments)
+
+
+@hook("faults.take_port")
+def take_port(model: Any, task: str, arguments: Any) -> None:
+    """No fault where no port is needed: listen at the port of the rendezvous."""
+    taken.bind(("127.0.0.1", int(os.environ["MASTER_PORT"])))
+    taken.listen()
+
+
+@hook("faults.kill_parent")
+def kill_parent(model: Any, task: str, arguments: Any) -> NoReturn:
+    """Kill the slot's parent, which ends this process, too."""
+    os.kill(os.getppid(), signal.SIGKILL)
+    hang(model, task, arguments)
 
 
 @hook("faults.exit_silently")

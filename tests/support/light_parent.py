@@ -59,28 +59,36 @@ def _pretend(
     note = os.environ.get(NOTE_VARIABLE)
     if note:
         Path(note).write_text(str(os.getpid()))
+    announce("context")
+    announce("rendezvous")
     announce("model")
     fault = spec.settings.hooks.get("model")
     if fault is not None:
         assert fault.name.startswith(faults.PREFIX), "a technique's hook needs a model"
         registered(fault.name)(None, spec.model.task, None, **fault.arguments)
-    announce("steps")
     if spec.micro_batch > 1:
         time.sleep(float(os.environ.get(SECONDS_VARIABLE, "0")))
     act = str(spec.choices.get("act", "end"))
+    phases = ["first_step", "warm_up", "steps"]
+    if spec.measure.evaluate_and_save:
+        phases.append("evaluate")
     outcome = Outcome.OK
     rule = ""
     reason = ""
+    phase = ""
     try:
+        for phase in phases:
+            announce(phase)
         if act == "hang":
             time.sleep(600)
         elif act == "fill":
             fill(scratch / "filler")
         elif act == "write":
             Path(scratch, "states.bin").write_bytes(bytes(2**20))
-    except OSError as error:
+    except Exception as error:
         outcome, rule, reason = errors.classify(error)
-    return TrialRecord(spec=spec, outcome=outcome, rule=rule, reason=reason)
+    phase = "" if outcome is Outcome.OK else phase
+    return TrialRecord(spec=spec, outcome=outcome, rule=rule, reason=reason, phase=phase)
 
 
 def _no_room(*_: Any, **__: Any) -> NoReturn:
@@ -91,7 +99,7 @@ def install() -> None:
     """Let this process be a light parent. Called before the parent's own code is imported."""
     preload.preload = lambda: 0.0
     preload.unclean = lambda: ""
-    trial.run = _pretend
+    trial.run = faults.striking(_pretend)
 
 
 def main() -> None:

@@ -2,7 +2,8 @@
 
 import sys
 
-if "jobs.isolation.forkserver" in sys.orig_argv:
+# A slot's parent, or a fresh process of a trial.
+if {"jobs.isolation.forkserver", "--phase"} & set(sys.orig_argv):
     from tests.support import light_parent
 
     light_parent.install()
