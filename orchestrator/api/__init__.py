@@ -2,11 +2,12 @@
 
 verbs.py        sweep, tune, batch_size, recommend, compare, explain, report, doctor, init ...
 predictions.py  predict, and what it returns; tune_forecast.py for what tune would find
-run.py          a run, and what it answers
+run.py          a run, and what it answers; picture.py for its picture
 """
 
+from orchestrator.api.picture import Picture
 from orchestrator.api.predictions import Predictions, predict
-from orchestrator.api.run import Answer, NothingMeasuredError, Picture, Run, load, local_folder
+from orchestrator.api.run import Answer, NothingMeasuredError, Run, load, local_folder
 from orchestrator.api.verbs import (
     SweepFailedError,
     batch_size,

@@ -25,8 +25,9 @@ from orchestrator.analysis.recommendation import (
     recommend,
 )
 from orchestrator.analysis.recommendation.offers import Offer, as_measured
+from orchestrator.api.picture import Picture
 from orchestrator.planning.problems import guess_after
-from orchestrator.storage.layout import RUN, written_beside
+from orchestrator.storage.layout import RUN
 from orchestrator.storage.location import Location, Uri, location
 from orchestrator.units import count, number, size_bytes
 from orchestrator.units import memory as memory_text
@@ -233,26 +234,6 @@ class Run:
             f"<table><caption>{html.escape(repr(self)[1:-1])}</caption>"
             f"<thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
         )
-
-
-@dataclass(frozen=True, slots=True, repr=False)
-class Picture:
-    """A picture that shows itself in a notebook."""
-
-    png: bytes
-
-    def save(self, path: Path | str) -> Path:
-        """Write the picture to a PNG file, in place of any earlier one; returns its path."""
-        target = Path(path)
-        with written_beside(target) as partial:
-            partial.write_bytes(self.png)
-        return target
-
-    def __repr__(self) -> str:
-        return f"<Picture: PNG of {memory_text(len(self.png))}; save(PATH) writes it>"
-
-    def _repr_png_(self) -> bytes:
-        return self.png
 
 
 @dataclass(frozen=True, slots=True, repr=False)

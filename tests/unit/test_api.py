@@ -2,8 +2,6 @@
 
 import inspect
 import shutil
-import subprocess
-import sys
 
 import pytest
 import yaml
@@ -14,7 +12,7 @@ from orchestrator.cli import VERBS
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from tests.conftest import TINY_CONFIG
-from tests.support.commands import ROOT
+from tests.support.commands import ROOT, python
 
 RUN = ROOT / "docs" / "results" / "2026-11-21-docs_table-h200"
 
@@ -97,8 +95,7 @@ def test_answer_is_exported_as_its_best(run, tmp_path):
 
 def test_load_is_there_after_importing_orchestrator_alone():
     code = f"import orchestrator; print(orchestrator.load({str(RUN)!r}).name, orchestrator.api)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout
+    assert python("-c", code, check=True).stdout
     assert not hasattr(orchestrator, "lod")
 
 

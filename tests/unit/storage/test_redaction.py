@@ -31,14 +31,9 @@ PLANTED: dict[str, Any] = {
 
 def test_secrets_reach_no_file_of_the_run(tmp_path):
     folder = RunFolder(tmp_path)
+    command = f"python -m orchestrator.sweep c.yaml --address ray://me:{SECRET}@h:1"
     with folder.locked():
-        folder.describe(
-            {
-                "name": "x",
-                "config": PLANTED,
-                "command": f"python -m orchestrator.sweep c.yaml --address ray://me:{SECRET}@h:1",
-            }
-        )
+        folder.describe({"name": "x", "config": PLANTED, "command": command})
         folder.write(make_record())
         publish(tmp_path)
     metadata = pq.read_schema(tmp_path / "trials.parquet").metadata
