@@ -21,11 +21,7 @@ from orchestrator.analysis.follow_up_results import (
 from orchestrator.analysis.gradient_results import GradientResult, gradient_results
 from orchestrator.analysis.loss_parity.equivalence import SameLosses
 from orchestrator.analysis.pareto import fronts_by
-from orchestrator.analysis.recommendation import (
-    LongestContext,
-    Rankings,
-    longest_contexts,
-)
+from orchestrator.analysis.recommendation import LongestContext, Rankings, longest_contexts
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.rows import Row
 

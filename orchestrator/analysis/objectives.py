@@ -111,10 +111,7 @@ OBJECTIVES: Mapping[str, Objective] = {
             needs_price=True,
         ),
         Objective(
-            name="host_memory",
-            unit="bytes of host memory",
-            of=_host_memory,
-            error95=lambda _: None,
+            name="host_memory", unit="bytes of host memory", of=_host_memory, error95=lambda _: None
         ),
     )
 }

@@ -113,10 +113,7 @@ class _Sorting:
     """Decides on one record after another, and then carries all decisions out."""
 
     def __init__(
-        self,
-        folder: RunFolder,
-        hardware: Mapping[str, str],
-        is_wanted: Callable[[TrialSpec], bool],
+        self, folder: RunFolder, hardware: Mapping[str, str], is_wanted: Callable[[TrialSpec], bool]
     ) -> None:
         self._folder = folder
         self._is_wanted = is_wanted

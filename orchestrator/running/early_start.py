@@ -78,10 +78,7 @@ def early_start(
     target = options.output or beside
     # Before the first process starts, because each inherits it.
     keep_bytecode()
-    with (
-        preloading(options.address, config.resources),
-        ThreadPoolExecutor(max_workers=1) as pool,
-    ):
+    with preloading(options.address, config.resources), ThreadPoolExecutor(max_workers=1) as pool:
         facts = pool.submit(model_facts, config, say)
         # Here, so that the import takes its seconds while the model is built.
         import orchestrator.running.cluster  # noqa: F401

@@ -16,11 +16,7 @@ Report = Mapping[str, Any]
 
 
 def examined(
-    address: str | None,
-    *,
-    nvme: Path | None = None,
-    calibrates: bool = False,
-    links: bool = False,
+    address: str | None, *, nvme: Path | None = None, calibrates: bool = False, links: bool = False
 ) -> list[Report]:
     """The report of this machine, or of every node of a cluster, and of the calibration."""
     from jobs.node import checks

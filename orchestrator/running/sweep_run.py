@@ -92,11 +92,7 @@ def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) 
             with_follow_ups=machines.has_gpu,
         )
     return PlannedSweep(
-        config=planned_config,
-        plan=planned,
-        trials=trials,
-        searches=searches,
-        predictor=predictor,
+        config=planned_config, plan=planned, trials=trials, searches=searches, predictor=predictor
     )
 
 
@@ -160,10 +156,7 @@ def _measurement(
         planned_id = spec.follow_up.follows_trial if spec.follow_up else spec.trial_id
         return planned_id in planned_ids
 
-    observers: list[Observer] = [
-        EventLog(folder),
-        Metrics(config.name, len(planned_ids)),
-    ]
+    observers: list[Observer] = [EventLog(folder), Metrics(config.name, len(planned_ids))]
     if planned.predictor is not None:
         observers.append(planned.predictor)
     # The search reads this mapping, and the cluster updates it.

@@ -30,11 +30,7 @@ from orchestrator.search.base import Grid, Search
 from orchestrator.search.best.front import FrontierSearch
 from tests.benchmarks.best.grids import Grid as RecordedGrid
 from tests.benchmarks.best.grids import law_grid, recorded_grid
-from tests.benchmarks.grids import (
-    DATA,
-    Table,
-    with_noise,
-)
+from tests.benchmarks.grids import DATA, Table, with_noise
 from tests.benchmarks.replay_scores import front, height, recall
 
 NOISES = (0.01, 0.10)

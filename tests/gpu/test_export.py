@@ -65,7 +65,7 @@ PICKS: Mapping[str, Mapping[str, str]] = {
         "40GiB": f"{{micro_batch: 16, activations: budget_0.5, {COMPILED}}}",
     },
     "{precision: bf16, micro_batch: 8, accumulation: 4, activations: checkpoint}": {
-        "80GiB": f"{{micro_batch: 32, {COMPILED}}}",
+        "80GiB": f"{{micro_batch: 32, {COMPILED}}}"
     },
 }
 """Eager training of a 1.2 B decoder with its own loss -> budget -> the fastest configuration of so

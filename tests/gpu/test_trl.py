@@ -63,10 +63,7 @@ CASES: Mapping[str, str] = {
     "before": "{loop: {trl_dpo: {precompute_ref_log_probs: true}}, micro_batch: 4}",
 }
 """SFT, or where the reference of DPO comes from -> the choices of the trial."""
-pytestmark = [
-    *gpu_marks(),
-    pytest.mark.skipif(find_spec("trl") is None, reason="needs trl"),
-]
+pytestmark = [*gpu_marks(), pytest.mark.skipif(find_spec("trl") is None, reason="needs trl")]
 
 
 @pytest.mark.parametrize("case", CASES)

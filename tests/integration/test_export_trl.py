@@ -80,10 +80,7 @@ IMPLICIT = [
 PREFERENCES: dict[str, tuple[list[Any], dict[str, Any]]] = {
     "random": ([], {}),
     "chats": (CHATS, {"loop": "trl_dpo(beta=0.3,loss_type=[ipo,sft])"}),
-    "adapter": (
-        IMPLICIT,
-        {"adapter": "lora_r8", "loop": "trl_dpo(precompute_ref_log_probs=true)"},
-    ),
+    "adapter": (IMPLICIT, {"adapter": "lora_r8", "loop": "trl_dpo(precompute_ref_log_probs=true)"}),
 }
 """Name -> rows of a file, if there is one, and choices."""
 

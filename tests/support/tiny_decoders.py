@@ -21,9 +21,7 @@ LLAMA = {
 }
 MODEL = ModelSpec(task="causal-lm", architecture="llama", config=LLAMA)
 RAGGED = SyntheticData(
-    sequence_length=32,
-    samples=40,
-    lengths=RowLengthDistribution(distribution="lognormal", mean=12),
+    sequence_length=32, samples=40, lengths=RowLengthDistribution(distribution="lognormal", mean=12)
 )
 PADDED = SyntheticData(sequence_length=32, samples=40, padding=0.3)
 TOKENS = torch.arange(2, 34).reshape(2, 16)

@@ -3,12 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from orchestrator.analysis.explanation.result import (
-    Breakdown,
-    Difference,
-    Explanation,
-    LossCurves,
-)
+from orchestrator.analysis.explanation.result import Breakdown, Difference, Explanation, LossCurves
 from orchestrator.analysis.loss_parity.windows import CheckState, LossWindow
 from orchestrator.analysis.repeatability import CLOSE
 from orchestrator.labels import recipe_label

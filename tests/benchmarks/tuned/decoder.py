@@ -95,10 +95,7 @@ def recorded_curves(run: Path = RUN) -> Mapping[Key, Curve]:
     for key, listed in points.items():
         columns = list(zip(*sorted(listed), strict=True))
         curves[key] = Curve(
-            sizes=columns[0],
-            seconds=columns[1],
-            memory_bytes=columns[2],
-            first_seconds=columns[3],
+            sizes=columns[0], seconds=columns[1], memory_bytes=columns[2], first_seconds=columns[3]
         )
     return curves
 

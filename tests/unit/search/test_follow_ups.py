@@ -215,11 +215,7 @@ def describe_one(result: Any) -> str:
 
 @pytest.mark.parametrize(
     ("budgets", "limit", "sizes"),
-    [
-        (BUDGETS[:2], 4, [16, 32, 64, 1]),
-        ((), 8, [64, 1, 4, 8, 16, 20, 24, 32]),
-        (BUDGETS, 0, []),
-    ],
+    [(BUDGETS[:2], 4, [16, 32, 64, 1]), ((), 8, [64, 1, 4, 8, 16, 20, 24, 32]), (BUDGETS, 0, [])],
 )
 def test_profiles_are_of_picks_then_ends_of_the_front_then_the_rest(budgets, limit, sizes):
     policy = FollowUpPolicy(check_gradients=False, tie_break_rounds=0, profiles=limit)

@@ -93,11 +93,7 @@ class LoggerObserver(Observer):
     a logger fails, that is reported once on stderr, and the logger is not used again."""
 
     def __init__(
-        self,
-        name: str,
-        logger: ExperimentLogger,
-        axes: Sequence[str],
-        folder: RunFolder,
+        self, name: str, logger: ExperimentLogger, axes: Sequence[str], folder: RunFolder
     ) -> None:
         self._folder = folder
         self._name = name

@@ -52,8 +52,7 @@ def trained_by(error: Exception, evaluated: list[Any]) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "rows"),
-    [(None, [0, 1, 2, 3]), (3, [1, 2, 3]), (10, [4, 5, 6, 7, 0, 1, 0, 1, 2, 3])],
+    ("wanted", "rows"), [(None, [0, 1, 2, 3]), (3, [1, 2, 3]), (10, [4, 5, 6, 7, 0, 1, 0, 1, 2, 3])]
 )
 def test_evaluation_keeps_the_logits_of_as_many_rows_as_asked(wanted, rows):
     evaluated = []

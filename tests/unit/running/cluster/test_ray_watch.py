@@ -10,12 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from orchestrator.running.cluster.ray_watch import (
-    GCS_SECONDS,
-    HANG_SECONDS,
-    StartedRay,
-    kept_logs,
-)
+from orchestrator.running.cluster.ray_watch import GCS_SECONDS, HANG_SECONDS, StartedRay, kept_logs
 from tests.support.clock import Clock
 from tests.support.commands import python
 

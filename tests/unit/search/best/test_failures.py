@@ -30,12 +30,7 @@ class Trials:
         self.failures = Failures(self.candidates, TechniquePriors())
 
     def end(
-        self,
-        outcome: Outcome,
-        *name: str,
-        seconds: float = 3.0,
-        reason: str = "",
-        rule: str = "",
+        self, outcome: Outcome, *name: str, seconds: float = 3.0, reason: str = "", rule: str = ""
     ) -> None:
         """Note the end of a trial."""
         index = self.names.index(tuple(name))  # type: ignore[arg-type]

@@ -56,8 +56,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
 
 
 @pytest.mark.parametrize(
-    ("case", "share"),
-    [("ragged", 1e-5), ("padded", 1e-5), ("padding_free", 1e-5), ("lora", 2e-3)],
+    ("case", "share"), [("ragged", 1e-5), ("padded", 1e-5), ("padding_free", 1e-5), ("lora", 2e-3)]
 )
 def test_sft_has_the_losses_of_the_trainer(case, share, records):
     losses = records[case, "trainer"].steps["loss"]

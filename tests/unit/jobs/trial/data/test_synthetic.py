@@ -59,11 +59,7 @@ def test_load_for_images_repeats_a_small_pool():
 
 @pytest.mark.parametrize(
     ("problem", "outputs", "shape"),
-    [
-        (None, 1, (64,)),
-        ("regression", 3, (64, 3)),
-        ("multi_label_classification", 3, (64, 3)),
-    ],
+    [(None, 1, (64,)), ("regression", 3, (64, 3)), ("multi_label_classification", 3, (64, 3))],
 )
 def test_load_for_a_regression_has_fractions(monkeypatch, problem, outputs, shape):
     monkeypatch.setattr(CONFIG, "problem_type", problem)

@@ -22,10 +22,7 @@ from tests.support.word_tokenizer import CHAT_TEMPLATE, WORDS, save_word_tokeniz
 
 CONFIG: Any = SimpleNamespace(vocab_size=32, num_labels=2, pad_token_id=0)
 NUMBER = {word: number for number, word in enumerate(WORDS)}
-CHAT = [
-    {"role": "user", "content": "good film"},
-    {"role": "assistant", "content": "yes"},
-]
+CHAT = [{"role": "user", "content": "good film"}, {"role": "assistant", "content": "yes"}]
 LONGER_CHAT = [{"role": "system", "content": "very good", "name": None}, *CHAT]
 
 
