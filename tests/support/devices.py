@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from jobs.record import Outcome, Provenance, TrialRecord
 from jobs.spec import MeasureSpec, TrialSpec
 from orchestrator.search.base import Search
+from orchestrator.units import MIB
 from tests.benchmarks.grids import make_spec, recorded
 from tests.support.records import GPU_BOUND
-
-MIB = 2**20
 
 
 def make_trial(micro_batch: int, accumulation: int) -> TrialSpec:

@@ -7,9 +7,7 @@ from jobs.node.calibration import Calibration
 from jobs.node.checks import examine
 from jobs.node.checks.machine import Disk, Gpu, Machine
 from jobs.spec import to_json
-
-GIB = 2**30
-MIB = 2**20
+from orchestrator.units import GIB, MIB
 
 _GPU = Gpu(index=0, uuid="GPU-a", name="NVIDIA H200", total_bytes=140 * GIB, used_bytes=600 * MIB)
 _DISK = Disk(

@@ -22,8 +22,8 @@ from jobs.spec import (
     TrialSpec,
     to_json,
 )
+from orchestrator.units import MIB
 
-MIB = 2**20
 H200 = {
     "gpu_model": "NVIDIA H200",
     "cpu_model": "synthetic",

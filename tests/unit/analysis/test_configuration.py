@@ -3,8 +3,9 @@
 from jobs.flags import Flag, FlagKind
 from orchestrator.analysis.configuration import memory_column
 from orchestrator.storage.tables.trial_table import table_of_records
+from orchestrator.units import MIB
 from tests.support.configurations import measured
-from tests.support.records import COLUMNS, H200, MIB, make_record
+from tests.support.records import COLUMNS, H200, make_record
 
 HOST_BOUND = Flag(FlagKind.HOST_BOUND, 0.9)
 UNSTABLE = Flag(FlagKind.UNSTABLE, 0.02)

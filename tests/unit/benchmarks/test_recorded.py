@@ -14,13 +14,13 @@ from jobs.flags import FlagKind
 from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.prediction.prediction import CARDS
+from orchestrator.units import GIB
 from tests.benchmarks.recorded import by_hand, paired, predictions, spread, times
 from tests.benchmarks.recorded.shared_gpu import shared_rows
 from tests.benchmarks.tables import SUBCOMMANDS, command_line
 from tests.support.commands import ROOT
 from tests.support.records import make_record, write_run
 
-GIB = 2**30
 GPU_BOUND = {"host_bound_share": 0.0, "launch_bound_update_share": 0.0, "gpu_uuid": "a"}
 QUOTED = re.compile(r"`python -m (tests\.benchmarks\.\w+)(?: ([a-z_]+))?[^`]*`")
 OLD_COMMIT = re.compile("[Aa]t commit [0-9a-f]{7}")

@@ -15,9 +15,9 @@ from jobs.isolation.child_runner import ChildRunner
 from jobs.node import gpu_fitness
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec, to_json
+from orchestrator.units import MIB
 from tests.conftest import build_tiny_spec
 
-MIB = 2**20
 CONTEXT = 500 * MIB
 
 

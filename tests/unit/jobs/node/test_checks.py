@@ -10,6 +10,7 @@ from jobs.node.checks import CHECKS, examine
 from jobs.node.checks.findings import Finding, Severity
 from jobs.node.checks.machine import VARIABLES, Disk, Machine, ask_nvml, look, probe_disk
 from jobs.node.checks.rates import judge
+from orchestrator.units import GIB
 from tests.support.commands import python
 from tests.support.fake_nvml import FakeNvml
 from tests.support.machines import HEALTHY, SICK, calibration_of
@@ -98,9 +99,6 @@ def test_judge_warns_of_a_gpu_slower_than_others_of_its_model():
         " fp32 50, tf32 400, bf16 700 TFLOP/s, 4,000 GB/s copied, 1980 MHz at 55 °C"
     )
     assert other.severity is Severity.OK
-
-
-GIB = 2**30
 
 
 @pytest.fixture

@@ -8,10 +8,9 @@ import pytest
 from jobs.flags import FlagKind
 from jobs.node import environment, gpu_fitness, memory_cap, nvml
 from jobs.spec import LibrarySettings, MemoryCap
+from orchestrator.units import GIB
 from tests.conftest import build_tiny_spec
 from tests.support.fake_nvml import FakeNvml
-
-GIB = 2**30
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import pytest
 from jobs.trackers.device import Device
 from jobs.trackers.tracker import Moment
 from jobs.trial.trial_columns import derived
+from orchestrator.units import GIB
 from tests.support.fake_nvml import FakeNvml
 
-GIB = 2**30
 OTHER = 2**22 - 1
 """An id that no process here has."""
 CONTEXT = 1

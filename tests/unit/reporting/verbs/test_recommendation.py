@@ -13,11 +13,11 @@ from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.reporting.verbs.recommendation import render
 from orchestrator.reporting.verbs.recommendation_json import to_json
 from orchestrator.reporting.verbs.workload import Workload
+from orchestrator.units import GIB
 from tests.support.golden import assert_golden
 from tests.support.recorded_runs import RECORDED
 from tests.support.records import make_record, write_run
 
-GIB = 2**30
 BERT, WHOLE = "2026-11-20-bert_large-7xh200-part", "2026-11-21-bert_large-h200"
 GUIDE, TECHNIQUES = "2026-11-21-docs_table-h200", "2026-11-21-all_techniques-2xh200"
 TWO_GPUS = "../../tests/data/two_gpus_h100"

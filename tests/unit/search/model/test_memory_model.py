@@ -8,21 +8,10 @@ import pytest
 
 from jobs.spec import TrialSpec
 from orchestrator.search.model.candidates import candidates_of
-from orchestrator.search.model.effects.technique_priors import TechniquePriors
-from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.search.model.memory.memory_model import MemoryModel
 from orchestrator.units import GIB
 from tests.benchmarks.grids import grid_of
-
-PRIORS = TechniquePriors(
-    effects={
-        "compile": {
-            "none": Effect(deviation=0.0, memory_deviation=0.0),
-            "inductor": Effect(log_memory=-0.2, memory_deviation=0.3, models=3),
-        }
-    }
-)
-SIZES = (2, 8, 32)
+from tests.unit.search.model.test_predicted_memory import PRIORS, SIZES
 
 
 def memory_model(specs: Sequence[TrialSpec], predicted: Mapping[str, float]) -> MemoryModel:
