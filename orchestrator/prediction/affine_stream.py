@@ -10,6 +10,8 @@ from orchestrator.prediction.time.step_work import PartWork
 NEEDS_AMPERE = "attention that older GPUs do without a fused kernel"
 """Among the kernels of a stream: a GPU below capability 8.0 would keep all scores of attention."""
 
+FLASH = "flash-attn"
+"""Among the kernels of a stream: attention that was traced by another's kernel."""
 EVEN_ROUTING = "experts, each with as many tokens"
 """Among the kernels of a stream: how many tokens an expert gets was not known."""
 

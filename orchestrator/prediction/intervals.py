@@ -110,10 +110,12 @@ def predicted(spec: TrialSpec, replayed: Replayed, gpu: Gpu) -> Prediction:
 def allocated_interval(replayed: Replayed) -> Figure:
     """Bytes held by tensors at their peak."""
     peak = replayed.peaks.allocated
-    most = max([peak, *(own.allocated for own in replayed.orders)])
+    orders = [peak, *(own.allocated for own in replayed.orders)]
+    least, most = min(orders), max(orders)
     if replayed.under_deepspeed or replayed.is_shared:
         return figure(peak, below=0.03, above=0.03)  # the largest recorded difference is 2.4 %
-    return figure(peak, below=UNTRACED, above=UNTRACED, slack=most - peak)
+    found = figure(peak, below=UNTRACED, above=UNTRACED, slack=most - peak)
+    return replace(found, low=int((1 - UNTRACED) * least))
 
 
 def reserved_interval(replayed: Replayed) -> Figure:
@@ -135,7 +137,8 @@ def reserved_interval(replayed: Replayed) -> Figure:
     for order in replayed.orders:
         low = min(low, order.reserved, order.reserved_upwards)
         high = max(high, order.reserved, order.reserved_upwards)
-    least = max(low - peaks.largest_block, peaks.allocated)
+    tensors = min([peaks.allocated, *(own.allocated for own in replayed.orders)])
+    least = max(low - peaks.largest_block, tensors)
     most = high + peaks.largest_block
     return Figure(bytes=likely, low=int((1 - UNTRACED) * least), high=int((1 + UNTRACED) * most))
 

@@ -162,12 +162,34 @@ def efficient_attention_backward_bytes(
     return row_sums + tile_bytes + accumulators
 
 
+def flash_attention_backward_bytes(gpu: Gpu, *sizes: int) -> int:
+    """32-bit query gradients and row sums; keys and values per query head if heads share them.
+
+    ``sizes``: rows, query heads, queries, keys, width, key heads, and whether the rows are in one
+    sequence, whose queries and keys are counted together, and whether the result is deterministic.
+    After ``mha_bwd`` and ``mha_varlen_bwd`` of csrc/flash_attn/flash_api.cpp, which PyTorch has in
+    aten/src/ATen/native/transformers/cuda/flash_attn. FlashAttention-3 (hopper/flash_api.cpp)
+    takes no more if heads share keys, and otherwise one more row of sums.
+    """
+    rows, heads, queries, keys, width, key_heads, is_joined, is_deterministic = sizes
+    padded = queries + 128 * rows if is_joined else rows * (-(-queries // 128) * 128)
+    unit = 32 if width <= 128 else 64
+    # Each block of threads adds to the gradients, or to a copy of its own.
+    copies = -(-gpu.multiprocessors // (rows * heads)) if is_deterministic else 1
+    accumulated = FLOAT_BYTES * heads * padded * (1 + copies * (-(-width // unit) * unit))
+    if key_heads == heads:
+        return accumulated
+    expanded = 2 * (keys if is_joined else rows * keys) * heads * width
+    return accumulated + 2 * expanded
+
+
 FORMULAS: Mapping[str, Callable[..., int]] = {
     "tensor": lambda gpu, nbytes: nbytes,
     "column_sum": column_sum_bytes,
     "embedding_backward": embedding_backward_bytes,
     "layer_norm_backward": layer_norm_backward_bytes,
     "cudnn_attention_backward": cudnn_attention_backward_bytes,
+    "flash_attention_backward": flash_attention_backward_bytes,
     "efficient_attention_backward": efficient_attention_backward_bytes,
     "cublas": attrgetter("cublas_workspace_bytes"),
     "cublaslt": attrgetter("cublaslt_workspace_bytes"),

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from jobs.spec import TrialSpec
 from jobs.techniques.hooks import hook_name
-from orchestrator.prediction.affine_stream import EVEN_ROUTING
+from orchestrator.prediction.affine_stream import EVEN_ROUTING, FLASH
 from orchestrator.prediction.prediction import Figure, Prediction
 
 PLAIN_LORA = frozenset(
@@ -44,6 +44,12 @@ _MARGINS = (
         applies=lambda _, kernels: EVEN_ROUTING in kernels,
         share=0.03,
         note="experts: the trace gives every expert as many tokens, so the interval is wider",
+    ),
+    Margin(
+        applies=lambda _, kernels: FLASH in kernels,
+        share=_UNCOMPARED,
+        note="attention: what these kernels take follows from their source, and was never compared "
+        "with a GPU, so the interval is wider",
     ),
     Margin(
         applies=_multiplies_experts_in_a_batch,

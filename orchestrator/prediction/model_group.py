@@ -217,7 +217,11 @@ class ModelGroup:
             return [self._shared.replays[key]]
         rows = (spec, batches.lengths, batches.collate)
         seeds = range(spec.measure.seed, spec.measure.seed + _ORDERS)
-        orders = [*(row_order.epoch(*rows, seed) for seed in seeds), row_order.trial(*rows)]
+        orders = [row_order.epoch(*rows, seed) for seed in seeds]
+        if batches.joins_rows:
+            # Every epoch meets the longest row, but few meet all of the longest in one batch.
+            orders.insert(0, [*orders[0], *row_order.worst(*rows)])
+        orders.append(row_order.trial(*rows))
         sized = self._at_lengths([own for steps in orders for own in itertools.chain(*steps)])
         replays: list[ReplayedPeaks] = []
         for steps in orders:
@@ -270,7 +274,9 @@ class ModelGroup:
     def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
         """A micro-batch, interpolated between the smallest and the largest if it can be."""
         # For batches of unequal length, memory is not an affine function of the size.
-        if self._step.batches.lengths is None and samples in self._affine[1:-1]:
+        batches = self._step.batches
+        is_affine = batches.lengths is None and not batches.joins_rows
+        if is_affine and samples in self._affine[1:-1]:
             if samples not in self._between:
                 low, high = (
                     self._traced(self._step.batches.worst(end), end)
@@ -282,7 +288,8 @@ class ModelGroup:
         return self._traced(batch, samples)
 
     def _traced(self, batch: BatchShapes, samples: int) -> MicroBatches:
-        shapes = tuple(tuple(tensor.shape) for tensor in batch.tensors.values())
+        own = batch.tensors.values()
+        shapes = tuple(tuple(getattr(tensor, "shape", ())) for tensor in own)
         key = (batch.is_padded, shapes)
         if key not in self._traces:
             self._traces[key] = self._step.micro_batches(

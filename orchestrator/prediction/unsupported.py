@@ -31,6 +31,8 @@ _HOOK_PLACES = {
     "checkpointing": "what selective checkpointing or offloading keeps is not traced",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
+_TRACED_KERNELS = ("", "only_kernel", "without_cudnn", "variable_length_attention")
+_UNTRACED_ATTENTION = ("flex", "flash_attention_4", "kernels-community/flash-attn4")
 _LIGER_PLACES: tuple[HookPlace, ...] = ("layers", "loss")
 _TRACED_LORA = PLAIN_LORA.union(
     ("bias", "dtype", "ensure_weight_tying", "fan_in_fan_out", "lora_bias", "lora_dropout")
@@ -74,8 +76,6 @@ def _untraced_inputs(spec: TrialSpec) -> Iterator[str]:
         yield "what your own code computes is not traced"
     if spec.model.task == "image-text-to-text":
         yield "image positions depend on the tokens of a batch, which a trace does not have"
-    if hook_name(spec, "batching") not in ("", "padded_to_multiple"):
-        yield "rows in one sequence need a mask that depends on their lengths"
 
 
 def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
@@ -83,10 +83,10 @@ def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
     if spec.settings.training_arguments.get("torch_compile"):
         yield "torch.compile plans its own buffers"
     yield from (reason for place, reason in _HOOK_PLACES.items() if place in hooks)
-    if hook_name(spec, "kernels") not in ("", "only_kernel", "without_cudnn"):
+    if hook_name(spec, "kernels") not in _TRACED_KERNELS:
         yield "the kernels of this attention are not traced"
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
-    if attention.startswith(("flash_attention", "flex", "kernels-community/")):
+    if attention.startswith(_UNTRACED_ATTENTION):
         yield f"{attention} runs kernels that are not traced"
     experts = str(spec.settings.model_kwargs.get("experts_implementation", ""))
     if experts in ("deepgemm", "sonicmoe"):

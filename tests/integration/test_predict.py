@@ -432,10 +432,11 @@ def test_predicted_epochs_and_trials_of_unequal_rows_are_those_an_h100_measured(
         for name in ("epoch", "measured")
     )
     plans = plan(load_config(ROOT / "tests/data/techniques/unequal_rows.yaml")).trials
-    # The third predicted row runs no code that these two do not.
-    chosen = [each for each in plans if {"checkpoint", "pad_to_64"} & {*each.choices.values()}]
+    # The other rows run no code that these three do not.
+    techniques = {"checkpoint", "pad_to_64", "padding_free"}
+    chosen = [each for each in plans if techniques & {*each.choices.values()}]
     predictions = [own for own in predict(chosen, load_gpu("h100")) if not own.unknown]
-    assert len(predictions) == 2
+    assert len(predictions) == 3
     for own in predictions:
         epoch, trial = epochs[_identity(own.choices)], trials[_identity(own.choices)]
         assert own.allocated.bytes == pytest.approx(epoch["peak_allocated_bytes"], rel=1e-3)

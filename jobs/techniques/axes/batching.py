@@ -76,9 +76,7 @@ def flattened_rows(
     """The unchanged dataset, and a collator that joins rows to a batch of shape (1, all tokens).
     ``attention`` is the name of the implementation in transformers; empty: the model's own. As
     ``position_ids`` begin at 0 in each row, transformers keeps attention within a row."""
-    collated: Any = _joining(lambda row: _unpadded(collate([row])), attention, _count_rows)
-    collated.flattens_rows = True
-    return dataset, collated
+    return dataset, _joining(lambda row: _unpadded(collate([row])), attention, _count_rows)
 
 
 @hook("packed_rows")
@@ -139,6 +137,7 @@ def _joining(
         return one_sequence([part(row) for row in rows], attention)
 
     collated.count_samples = count  # type: ignore[attr-defined]
+    collated.flattens_rows = True  # type: ignore[attr-defined]
     return collated
 
 

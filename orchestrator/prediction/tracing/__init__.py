@@ -7,6 +7,7 @@ row_order.py         the order in which an epoch and a trial have rows of unequa
 positions.py         sequences beyond a model's table of positions
 fake_libraries.py    the libraries' code paths that refuse tensors without data, replaced
 fake_liger.py        Liger's own code, with kernels that do nothing
+fake_flash.py        the package flash-attn, by PyTorch's own kernel of the same memory
 fake_ranks.py        PyTorch's engines of several ranks, of which this process is the first
 fake_quantized.py    weights that bitsandbytes packs in 4 bits, and their products
 allocation_trace.py  every allocation of a traced step, and its kind

@@ -10,7 +10,13 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from orchestrator.prediction.affine_stream import EVEN_ROUTING, NEEDS_AMPERE, Free, Stream
+from orchestrator.prediction.affine_stream import (
+    EVEN_ROUTING,
+    FLASH,
+    NEEDS_AMPERE,
+    Free,
+    Stream,
+)
 from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
 from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.operators import operation
@@ -25,6 +31,8 @@ _KERNELS = {
     _aten._scaled_dot_product_cudnn_attention.default: "cudnn",
     _aten._scaled_dot_product_flash_attention.default: "flash",
     _aten._scaled_dot_product_efficient_attention.default: "efficient",
+    _aten._flash_attention_forward.default: FLASH,
+    torch.ops.torch_attn._varlen_attn.default: FLASH,
     _aten._softmax.default: "softmax",
 }
 """Operator -> the kernel or library that it uses, which a stream records."""
@@ -80,7 +88,9 @@ class AllocationRecorder(TorchDispatchMode):
         self.vocabulary = 0
         """Size of the last dimension of logits; 0 if the model has none over its vocabulary."""
         self.is_padded = False
-        """Whether the traced batches have padded positions."""
+        """Whether the traced batches need a mask: for padding, or for rows in one sequence."""
+        self.real_tokens = 0
+        """Positions of a batch that its mask does not leave out; 0: it has no mask."""
 
     @classmethod
     def _should_skip_dynamo(cls) -> bool:
@@ -136,6 +146,8 @@ class AllocationRecorder(TorchDispatchMode):
         if func.namespace == "bitsandbytes" and not func._schema.returns:
             self._record_operation(func, args, None)
             return None  # its update kernels work in place
+        if func is _aten.nonzero.default and self._counts_tokens(args[0]):
+            return self._nonzero(args[0], self.real_tokens)
         if func is _aten.nonzero.default and self.experts:
             return self._routed_tokens(args[0])
         return self._recorded(func, args, kwargs or {})
@@ -163,6 +175,13 @@ class AllocationRecorder(TorchDispatchMode):
         expert has some, and none has more than another."""
         self._recording.kernels.add(EVEN_ROUTING)
         rows = mask.numel() // self.experts if mask.dim() > 1 else self.experts
+        return self._nonzero(mask, rows)
+
+    def _counts_tokens(self, mask: torch.Tensor) -> bool:
+        """Whether it is a whole batch's mask, of which attention without padding asks."""
+        return bool(self.real_tokens) and mask.dim() == 1 and mask.numel() != self.experts
+
+    def _nonzero(self, mask: torch.Tensor, rows: int) -> Any:
         arguments = (mask, (rows, mask.dim()))
         return self._recorded(_aten.new_empty.default, arguments, {"dtype": torch.int64})
 

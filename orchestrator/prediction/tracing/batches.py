@@ -24,7 +24,13 @@ class BatchShapes:
     tensors: Mapping[str, torch.Tensor]
     """Of which only shapes and data types count."""
     is_padded: bool
-    """Whether rows are shorter than their batch, so that attention needs a mask."""
+    """Whether attention needs a mask: rows are shorter than their batch, or share a sequence."""
+
+    @property
+    def real_tokens(self) -> int:
+        """Positions that the mask does not leave out; 0: there is no mask."""
+        mask = self.tensors.get("attention_mask")
+        return 0 if mask is None else int(mask.sum())
 
     def tokens(self, *, of_decoder: bool = False) -> int:
         """Length of the sequences that the model, or its decoder, reads; 0 for images."""
@@ -58,7 +64,7 @@ def batches_of(spec: TrialSpec) -> tuple[_EqualBatches | _FileBatches, ModelSpec
     """
     config = models.architecture_config(spec.model)
     synthetic = spec.data.synthetic
-    if synthetic is None or synthetic.lengths is not None:
+    if synthetic is None or synthetic.lengths is not None or bound(spec, "batching"):
         return _batches_of_rows(spec, config)
     # One sample, for its names, shapes and dtypes.
     single = replace(spec.data, synthetic=replace(synthetic, samples=1))
@@ -79,7 +85,8 @@ def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[_FileBatches, ModelS
     model = data.fitted(spec.model, rows, config_labels=config.num_labels or 0)
     collate = collate or transformers.default_data_collator
     if batch := bound(spec, "batching"):
-        rows, collate = batch(rows, collate, attention="", tokens=spec.data.tokens)
+        attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
+        rows, collate = batch(rows, collate, attention=attention, tokens=spec.data.tokens)
     if wrap := bound(spec, "collator"):
         collate = wrap(collate)
     return _FileBatches(rows, collate), model
@@ -96,6 +103,8 @@ def of_longest_rows(batches: _EqualBatches | _FileBatches) -> _EqualBatches | _F
 class _EqualBatches:
     lengths = None
     """Those of the rows; None if all are equally long."""
+    joins_rows = False
+    """Whether the rows of a batch are one sequence."""
 
     def __init__(self, sample: Mapping[str, Any], *, is_padded: bool) -> None:
         self._sample = {name: torch.as_tensor(value) for name, value in sample.items()}
@@ -122,6 +131,7 @@ class _FileBatches:
         self._rows = rows
         self.collate = collate
         self.lengths = data.ragged_lengths(rows)
+        self.joins_rows: bool = getattr(collate, "flattens_rows", False)
 
     def worst(self, samples: int) -> BatchShapes:
         """The rows that a trial trains on when it measures the worst batch."""
@@ -144,7 +154,11 @@ class _FileBatches:
             # Every other sequence, such as a mask, is as long as the first column's.
             if name not in numbers and (not np.ndim(value) or len(value) != old):
                 continue
-            length = shape.lengths[numbers.get(name, 0)] - (shape.is_padded and position > 0)
+            length = shape.lengths[numbers.get(name, 0)]
+            if self.joins_rows:
+                length = (length + position) // shape.rows
+            elif shape.is_padded and position > 0:
+                length -= 1
             tokens = np.resize(np.asarray(value), max(1, length))
             row[name] = tokens.tolist() if isinstance(value, list) else torch.as_tensor(tokens)
         return row
@@ -154,5 +168,7 @@ class _FileBatches:
 
     def _collated(self, rows: list[Any]) -> BatchShapes:
         tensors = self.collate(rows)
-        mask = tensors.get("attention_mask")
-        return BatchShapes(tensors=tensors, is_padded=mask is not None and not bool(mask.all()))
+        mask, positions = tensors.get("attention_mask"), tensors.get("position_ids")
+        is_padded = mask is not None and not bool(mask.all())
+        is_packed = positions is not None and bool((positions[:, 1:] == 0).any())
+        return BatchShapes(tensors=tensors, is_padded=is_padded or is_packed)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
+from unittest.mock import patch
 
 import torch
 import transformers
@@ -17,8 +18,9 @@ from jobs.loops import accelerate as accelerate_loop
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.spec.library_settings import MODEL_PLACES
 from jobs.tasks import auto_class
+from jobs.techniques.axes.attention import variable_length_attention
 from jobs.techniques.axes.loop import enable_checkpointing
-from jobs.techniques.hooks import bound
+from jobs.techniques.hooks import bound, hook_name
 from jobs.trial import models
 from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.gpus import Gpu
@@ -27,6 +29,7 @@ from orchestrator.prediction.tracing.batches import BatchShapes, batches_of
 from orchestrator.prediction.tracing.cpu_arguments import cpu_arguments
 from orchestrator.prediction.tracing.cuda_attention import Picks, allowed_kernels
 from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
+from orchestrator.prediction.tracing.fake_flash import flash_attention
 from orchestrator.prediction.tracing.fake_libraries import (
     forget_bitsandbytes_overrides,
     leave_out_host_states,
@@ -66,6 +69,8 @@ class FakeStep:
         self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._arguments = cpu_arguments(spec)
         self.batches, self._model_spec = batches_of(spec)
+        if hook_name(spec, "kernels") == "variable_length_attention":
+            variable_length_attention()
         if runs_liger(spec):
             # Imported first, so that what Liger changes in the module is undone.
             config = models.architecture_config(spec.model)
@@ -97,13 +102,17 @@ class FakeStep:
 
     @contextmanager
     def _traced(self) -> Iterator[None]:
-        with warnings.catch_warnings(), movable_modules(), usual_masks():
+        with warnings.catch_warnings(), movable_modules(), usual_masks(), flash_attention():
             warnings.simplefilter("ignore")
             on_cuda = cuda_semantics(self._gpu, self.picks, allowed_kernels(self._spec))
+            is_deterministic = bool(self._arguments.full_determinism)
+            determinism = patch.object(
+                torch, "are_deterministic_algorithms_enabled", lambda: is_deterministic
+            )
             liger = self._liger.present() if runs_liger(self._spec) else nullcontext()
             packing = packed_weights() if has_packed_base(self._spec) else nullcontext()
             resizing = recorded_resizes(self._recorder)
-            with liger, packing, on_cuda, resizing, self._fake_mode, self._recorder:
+            with liger, packing, on_cuda, determinism, resizing, self._fake_mode, self._recorder:
                 yield
 
     def _built_model(self) -> Any:
@@ -130,6 +139,7 @@ class FakeStep:
         FSDP2 the next is a whole step of two, because only its last one reduces gradients."""
         self.model.zero_grad()
         self._recorder.is_padded = batch.is_padded
+        self._recorder.real_tokens = batch.real_tokens
         batches: list[Any] = []  # a step keeps the inputs of all its micro-batches
         later = None
         with self._traced():
@@ -153,6 +163,7 @@ class FakeStep:
         """
         batch = self.batches.worst(int(self._arguments.eval_batch_size))
         self._recorder.is_padded = batch.is_padded
+        self._recorder.real_tokens = batch.real_tokens
         self.model.eval()
         try:
             with self._traced(), torch.no_grad():
@@ -183,8 +194,8 @@ class FakeStep:
     def _inputs(self, batch: BatchShapes) -> dict[str, torch.Tensor]:
         with self._recorder.phase("inputs"):
             return {
-                name: torch.empty(tensor.shape, dtype=tensor.dtype)
-                for name, tensor in batch.tensors.items()
+                name: torch.empty(own.shape, dtype=own.dtype) if torch.is_tensor(own) else own
+                for name, own in batch.tensors.items()
             }
 
     def _micro_batch(self, batch: BatchShapes) -> dict[str, torch.Tensor]:

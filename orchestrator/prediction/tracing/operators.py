@@ -32,6 +32,10 @@ _ATTENTION = {
     for name in ("cudnn", "flash", "efficient")
     for direction in ("", "_backward")
 }
+_ATTENTION |= {
+    f"_flash_attention_{direction}": f"flash attention{end}"
+    for direction, end in (("forward", ""), ("backward", "_backward"))
+}
 _KINDS = {name: kind for kind, names in _NAMES.items() for name in names.split()} | _ATTENTION
 
 
@@ -109,7 +113,12 @@ def _attention_flop(func: Any, args: tuple[Any, ...]) -> int:
     """Two products forward; five backward, because the scores are computed again."""
     given = dict(zip((own.name for own in func._schema.arguments), args, strict=False))
     query, key, value = (given[name] for name in ("query", "key", "value"))
-    pairs = prod(query.shape[:-1]) * key.shape[-2]
+    keys = key.shape[-2]
+    if "cum_seq_q" in given and "_scaled" not in func._schema.name:
+        # Tokens come before heads. Rows in one sequence meet their own keys alone.
+        begins = given["cum_seq_q"]
+        keys = key.shape[-3] if begins is None else key.shape[0] // max(1, begins.numel() - 1)
+    pairs = prod(query.shape[:-1]) * keys
     flop = 2 * pairs * (query.shape[-1] + value.shape[-1])
     if "out" in given:
         flop = flop * 5 // 2

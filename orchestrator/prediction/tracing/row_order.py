@@ -50,8 +50,13 @@ def trial(spec: TrialSpec, lengths: RowLengths, collate: Collator) -> Steps:
         # left in the cache.
         count = (steps.warmup_steps + 2 * steps.distinct) * spec.effective_batch
         trained = _shapes(spec, lengths, collate, rows[:count])
-    worst = lengths.worst_micro_batches(spec.micro_batch, spec.accumulation)
-    return trained + _shapes(spec, lengths, collate, [row for own in worst for row in own])
+    return trained + worst(spec, lengths, collate)
+
+
+def worst(spec: TrialSpec, lengths: RowLengths, collate: Collator) -> Steps:
+    """The step on the longest rows."""
+    batches = lengths.worst_micro_batches(spec.micro_batch, spec.accumulation)
+    return _shapes(spec, lengths, collate, [row for own in batches for row in own])
 
 
 def _plateau(steps: Steps) -> Steps:
@@ -92,6 +97,8 @@ def _shapes(spec: TrialSpec, lengths: RowLengths, collate: Collator, rows: Seque
     multiple = getattr(collate, "pad_to_multiple_of", None) or 1
     widths = -(-of_rows.max(axis=-1) // multiple) * multiple
     is_padded = (of_rows[0] < widths[0][..., None]).any(axis=-1)
+    if getattr(collate, "flattens_rows", False):
+        widths, is_padded = of_rows.sum(axis=-1), np.zeros_like(is_padded)
     steps = []
     for step_padded, step_widths in zip(is_padded, widths.transpose(1, 2, 0), strict=True):
         pairs = zip(step_padded.tolist(), step_widths.tolist(), strict=True)

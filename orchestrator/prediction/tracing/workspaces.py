@@ -5,6 +5,7 @@ from math import prod
 from typing import Any
 
 import torch
+import torch.nn.attention.varlen  # its operators exist once it is imported
 
 _aten = torch.ops.aten
 Workspace = tuple[str, tuple[int, ...]]
@@ -47,6 +48,26 @@ def _cudnn_attention_backward(args: Arguments) -> Iterator[Workspace]:
     yield "cudnn_attention_backward", (*_pairs(query, key), key.shape[1])
 
 
+def _flash_attention_backward(args: Arguments) -> Iterator[Workspace]:
+    """Of scaled_dot_product_attention, whose heads come before its tokens."""
+    query, key = args[1:3]
+    yield from _flash(*_pairs(query, key), key.shape[1], False)
+
+
+def _own_flash_attention_backward(args: Arguments) -> Iterator[Workspace]:
+    """Of rows in a batch, or of rows in one sequence, which begin at ``begins``."""
+    query, key, begins = args[1], args[2], args[6]
+    (heads, width), key_heads = query.shape[-2:], key.shape[-2]
+    rows = query.shape[0] if begins is None else begins.numel() - 1
+    lengths = (query.shape[-3], key.shape[-3])
+    yield from _flash(rows, heads, *lengths, width, key_heads, begins is not None)
+
+
+def _flash(*sizes: int) -> Iterator[Workspace]:
+    is_deterministic = torch.are_deterministic_algorithms_enabled()
+    yield "flash_attention_backward", tuple(map(int, (*sizes, is_deterministic)))
+
+
 def _efficient_attention_backward(args: Arguments) -> Iterator[Workspace]:
     query, key = args[1:3]
     yield "efficient_attention_backward", (*_pairs(query, key), query.element_size())
@@ -59,6 +80,9 @@ _BY_OPERATOR: Mapping[Any, Callable[[Arguments], Iterator[Workspace]]] = {
     _aten.native_layer_norm_backward.default: _layer_norm_backward,
     _aten.embedding_dense_backward.default: _embedding_backward,
     _aten._scaled_dot_product_cudnn_attention_backward.default: _cudnn_attention_backward,
+    _aten._scaled_dot_product_flash_attention_backward.default: _flash_attention_backward,
+    _aten._flash_attention_backward.default: _own_flash_attention_backward,
+    torch.ops.torch_attn._varlen_attn_backward.default: _own_flash_attention_backward,
     _aten._scaled_dot_product_efficient_attention_backward.default: _efficient_attention_backward,
 }
 

@@ -1,0 +1,91 @@
+"""The package flash-attn on tensors without data: PyTorch's kernel, which allocates the same.
+
+PyTorch's kernel is a copy of flash-attn's second version. Both make the output like the query, and
+32-bit sums of (batch, heads, queries), or (heads, all queries) for rows in one sequence; their
+gradients are like the inputs: csrc/flash_attn/flash_api.cpp and flash_attn_interface.py of
+flash-attn. ``flash_attention_backward_bytes`` has what the backward pass takes for itself.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from transformers import AttentionInterface, AttentionMaskInterface, PreTrainedModel, modeling_utils
+from transformers import modeling_flash_attention_utils as flash_utils
+from transformers.integrations.flash_attention import flash_attention_forward
+from transformers.masking_utils import flash_attention_mask
+
+
+@contextmanager
+def flash_attention() -> Iterator[None]:
+    """A context in which transformers finds the package, of any version, and its Hub kernels."""
+    names = flash_utils.FLASH_ATTN_KERNEL_VERSIONS
+    functions = (_dense, _rows, None, flash_utils._pad_input, flash_utils._unpad_input)
+    with (
+        # transformers remembers the functions that it imported, so what it remembers is put back.
+        patch.dict(vars(flash_utils), _loaded_implementation=None),
+        patch.object(flash_utils, "_lazy_imports", lambda *_, **__: functions),
+        patch.object(modeling_utils, "is_kernels_available", lambda: False),
+        patch.object(PreTrainedModel, "_flash_attn_import_error", lambda *_, **__: None),
+        patch.dict(
+            AttentionInterface._global_mapping, dict.fromkeys(names, flash_attention_forward)
+        ),
+        patch.dict(
+            AttentionMaskInterface._global_mapping, dict.fromkeys(names, flash_attention_mask)
+        ),
+    ):
+        yield
+
+
+def _dense(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    deterministic: bool = False,
+) -> torch.Tensor:
+    """``flash_attn_func`` of tensors of shape (batch, tokens, heads, width)."""
+    sizes = query.shape[1], key.shape[1]
+    return _attended((query, key, value), (None, None, *sizes), dropout_p, causal, softmax_scale)
+
+
+def _rows(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    cu_seqlens_q: torch.Tensor,
+    cu_seqlens_k: torch.Tensor,
+    max_seqlen_q: int,
+    max_seqlen_k: int,
+    dropout_p: float = 0.0,
+    softmax_scale: float | None = None,
+    causal: bool = False,
+    window_size: tuple[int, int] = (-1, -1),
+    softcap: float = 0.0,
+    deterministic: bool = False,
+) -> torch.Tensor:
+    """``flash_attn_varlen_func`` of tensors of shape (all tokens, heads, width)."""
+    begins = (cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k))
+    return _attended((query, key, value), begins, dropout_p, causal, softmax_scale)
+
+
+def _attended(
+    inputs: tuple[torch.Tensor, ...], rows: Any, dropout: float, causal: bool, scale: float | None
+) -> torch.Tensor:
+    """The attention of heads padded to a multiple of 8, as the package does it."""
+    width = inputs[0].shape[-1]
+    missing = -width % 8
+    padded: Any = inputs
+    if missing:
+        padded = [torch.nn.functional.pad(own, (0, missing)) for own in inputs]
+    padded = [own if own.stride(-1) == 1 else own.contiguous() for own in padded]
+    options = (*rows, dropout, causal, False)
+    outputs: Any = torch.ops.aten._flash_attention_forward(*padded, *options, scale=scale)
+    output: torch.Tensor = outputs[0]
+    return output[..., :width] if missing else output

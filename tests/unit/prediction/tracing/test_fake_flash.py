@@ -1,0 +1,80 @@
+"""The package flash-attn on tensors without data: what its attention allocates."""
+
+import pytest
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
+from transformers import modeling_flash_attention_utils as flash_utils
+
+from orchestrator.prediction.affine_stream import FLASH, Allocation
+from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.kernel_memory import flash_attention_backward_bytes
+from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
+from orchestrator.prediction.tracing.fake_flash import flash_attention
+
+HEADS, WIDTH, TOKENS = 4, 20, 300  # flash-attn pads the width to 24
+ROWS = [100, 200]
+H200 = load_gpu("h200")
+
+
+@pytest.mark.parametrize(
+    ("key_heads", "is_joined", "workspace"),
+    [
+        # Queries in blocks of 128, or 128 more for each row; 32-bit gradients of 32 values a head.
+        (4, False, 4 * 4 * 384 * 33),
+        (4, True, 4 * 4 * (300 + 2 * 128) * 33),
+        # Gradients of keys and values for each query head, in 16 bits.
+        (2, False, 4 * 4 * 384 * 33 + 2 * 2 * 300 * 4 * 24),
+        (2, True, 4 * 4 * (300 + 2 * 128) * 33 + 2 * 2 * 300 * 4 * 24),
+    ],
+)
+def test_flash_attention_allocates_what_the_package_does(key_heads, is_joined, workspace):
+    recorder = AllocationRecorder()
+    batch = () if is_joined else (1,)
+    with flash_attention(), FakeTensorMode(), recorder, recorder.phase("forward"):
+        functions, _ = flash_utils.lazy_import_flash_attention("flash_attention_2")
+        query, key, value = (
+            torch.empty((*batch, TOKENS, heads, WIDTH), dtype=torch.bfloat16, requires_grad=True)
+            for heads in (HEADS, key_heads, key_heads)
+        )
+        recorder.stream()
+        if is_joined:
+            begins = torch.empty(len(ROWS) + 1, dtype=torch.int32)
+            output = functions[1](query, key, value, begins, begins, max(ROWS), max(ROWS))
+        else:
+            output = functions[0](query, key, value, causal=True)
+        forward = recorder.stream()
+        output.backward(output)
+        backward = recorder.stream()
+    assert output.shape == query.shape
+    assert FLASH in forward.kernels
+    sums = 4 * HEADS * TOKENS
+    assert sums in _sizes(forward)
+    assert 2 * TOKENS * HEADS * 24 in _sizes(forward)  # the padded query, and the output
+    assert workspace in _sizes(backward)
+
+
+def _sizes(stream):
+    return [own.nbytes(H200) for own in stream.events if isinstance(own, Allocation)]
+
+
+def test_flash_attention_backward_deterministic_has_a_copy_for_each_block_of_threads():
+    sizes = (2, 16, 256, 256, 64, 16, 0)
+    once = 4 * 16 * 2 * 256
+    assert flash_attention_backward_bytes(H200, *sizes, 0) == once * (1 + 64)
+    # 132 multiprocessors for 32 heads of all rows.
+    assert flash_attention_backward_bytes(H200, *sizes, 1) == once * (1 + 5 * 64)
+
+
+@pytest.mark.parametrize("name", ["flash_attention_2", "kernels-community/vllm-flash-attn3"])
+def test_flash_attention_is_found_within_the_context_alone(name):
+    sizes = {"hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 1}
+    config = LlamaConfig(num_hidden_layers=1, vocab_size=9, intermediate_size=8, **sizes)
+    before = dict(AttentionInterface._global_mapping)
+    with flash_attention(), FakeTensorMode():
+        model = LlamaForCausalLM._from_config(config, attn_implementation=name)
+        assert model.config._attn_implementation == name
+    assert AttentionInterface._global_mapping == before
+    assert flash_utils._loaded_implementation is None
+    with pytest.raises((ImportError, ValueError)):
+        LlamaForCausalLM._from_config(config, attn_implementation=name)
