@@ -83,8 +83,8 @@ class SearchState:
             self._times.observe(index, observation)
             if observation.branch == Branch.HOST_BOUND:
                 np.minimum.at(self._host_seconds, self.failures.curves[index], observation.cost)
-            else:
-                self.loaders.note(index, measurement.data_share, observation.cost)
+            # Where the host sets the pace, its loader does not matter either if it takes no time.
+            self.loaders.note(index, measurement.data_share, observation.cost)
 
     def _observation(self, index: int, measurement: Measurement) -> Observation:
         """The seconds of a micro-batch, with their relative error."""

@@ -224,6 +224,46 @@ def test_tune_space_packs_rows_of_unequal_length_as_most_people_do():
     assert "batching" not in space(TEXT, recipe="usual").config.axes
 
 
+UNEQUAL_QLORA = (
+    TEXT
+    + "data: {synthetic: {lengths: {mean: 100}, sequence_length: 512}}\n"
+    + "baseline: {adapter: {lora: {r: 8}}, base: bnb_4bit}\n"
+)
+
+
+def test_tune_space_has_what_most_people_train_with_in_several_axes_at_once():
+    usual = {
+        "adapter": "lora(dtype=bfloat16,r=8)",
+        "base": "bnb_4bit(upcast=false)",
+        "batching": "packed_whole_rows",
+        "optimizer": "adamw_bnb_8bit",
+    }
+    found = whole_space(UNEQUAL_QLORA, recipe="usual")
+    having = [
+        trial.choices for trial in found.plan.trials if usual.items() <= trial.choices.items()
+    ]
+    # Together with what changes no training.
+    assert {own["loss"] for own in having} > {"plain"}
+    assert {own["activations"] for own in having} > {"keep"}
+    pair = {"base": usual["base"], "batching": usual["batching"]}
+    others = [own.choices for own in found.plan.trials if pair.items() <= own.choices.items()]
+    assert len(others) > len(having)
+    exact = space(UNEQUAL_QLORA).plan.trials
+    assert not any(usual["adapter"] == own.choices["adapter"] for own in exact)
+
+
+def test_tune_space_compiles_rows_of_unequal_length_padded_to_multiples():
+    def batching(text: str) -> set[object]:
+        trials = space(text).plan.trials
+        return {own.choices["batching"] for own in trials if own.choices["compile"] != "none"}
+
+    assert batching(UNEQUAL_QLORA) == {"pad_to_64"}
+    assert batching(TEXT) == {"pad"}
+    # Who compiles rows as they are has an answer of their own.
+    own = UNEQUAL_QLORA.replace("baseline: {", "baseline: {compile: inductor, ")
+    assert "pad" in batching(own)
+
+
 def test_tune_space_of_a_vision_model_has_the_losses_of_a_language_model():
     text = "model: {task: image-text-to-text, architecture: qwen2_5_vl}\n"
     found = space(text + "data: {synthetic: {image_size: 56, sequence_length: 256}}\n")

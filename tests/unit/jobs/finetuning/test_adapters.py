@@ -178,6 +178,16 @@ def test_16_bit_base_has_adapters_in_32_bits(make_base):
     assert "base_quantized_share" not in row
 
 
+@pytest.mark.parametrize("method", ["bnb_4bit", "bnb_8bit"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+def test_lora_of_a_packed_base_has_the_dtype_that_is_asked_for(method, dtype):
+    model = lora(packed(maker(), method), dtype=dtype, target_modules="all-linear")
+    trained = {own.dtype for own in model.parameters() if own.requires_grad}
+    assert trained == {getattr(torch, dtype)}
+    # The rest of the base stays in 32 bits.
+    assert model.get_input_embeddings().weight.dtype is torch.float32
+
+
 PACKED = {"quantize_experts": True, "upcast": False}
 
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from jobs.record import TrialRecord
-from jobs.spec import TrialSpec
+from jobs.spec import DataSpec, Hook, SyntheticData, TrialSpec
+from jobs.spec.model_and_data import RowLengthDistribution
 from orchestrator.search.best.trial_cost import USUAL_SECONDS, TrialCost
 from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.effects.technique_priors import shipped_priors
@@ -79,3 +80,32 @@ def test_trial_cost_of_a_trial_without_speed_learns_nothing(cost):
     before = seconds(cost, WHOLE)
     cost.note(TRIALS.index(WHOLE), make_record(WHOLE, 1e9, None, slot_seconds=300.0))
     assert seconds(cost, WHOLE) == before
+
+
+def ragged(**choices: str) -> TrialSpec:
+    lengths = RowLengthDistribution(distribution="lognormal", mean=100.0)
+    data = DataSpec(synthetic=SyntheticData(lengths=lengths))
+    return replace(spec(**choices), data=data)
+
+
+def test_trial_cost_on_rows_of_unequal_length_counts_their_lengths(cost):
+    padded = ragged(compile="inductor_regional", batching="pad_to_64")
+    hooks = {"batching": Hook("padded_to_multiple", {"multiple": 64})}
+    padded = replace(padded, settings=replace(padded.settings, hooks=hooks))
+    trials = [ragged(), ragged(compile="inductor_regional"), padded]
+    unequal = TrialCost(candidates_of(trials), shipped_priors())
+    own, compiled, multiple = unequal.seconds(np.full(len(trials), SPEED))
+    once = seconds(cost, BLOCKS) - seconds(cost, EAGER)
+    # Three others, six of a turn, and the longest rows at the end are lengths of their own.
+    assert compiled - own == pytest.approx(10 * once)
+    assert multiple - own == pytest.approx(2 * once)
+    # Ten steps are new where two warm up on equal rows, and a step is a tenth of a second.
+    assert own - seconds(cost, EAGER) == pytest.approx(0.8)
+
+
+def test_trial_cost_expects_the_first_trial_to_read_what_later_ones_find(cost):
+    before = seconds(cost, EAGER)
+    cost.note(TRIALS.index(EAGER), took(EAGER, before + 20))
+    assert seconds(cost, EAGER) == pytest.approx(before)
+    cost.note(TRIALS.index(EAGER), took(EAGER, before + 5))
+    assert seconds(cost, EAGER) == pytest.approx(before + 5)
