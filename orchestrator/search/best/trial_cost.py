@@ -56,14 +56,23 @@ class TrialCost:
         """Whether each set of ops is already built, shape (sets,)."""
         samples = [own.steps * own.trials[0].effective_batch for own in candidates]
         self._samples = np.array(samples, float)
-        """Samples of a trial of each candidate, shape (candidates,)."""
+        """Samples of a trial of each candidate, but blocks of packed ones, shape (candidates,)."""
+        hooks = [hook_name(own.trials[0], "batching") for own in candidates]
+        self._is_packed: Mask = np.array(hooks) == "packed_whole_rows"
+        """Whether a candidate's micro-batch counts blocks of rows, shape (candidates,)."""
+        self._rows_per_block = 1.0
+        """Of the last packed trial: the data are the same for all."""
+        self._batches = np.array([own.trials[0].effective_batch for own in candidates], float)
 
     def note(self, index: int, record: TrialRecord) -> None:
         """Learn the overhead of a trial; a trial without a speed is ignored."""
         speed = record.measurements.get("samples_per_second")
         if not speed or not record.slot_seconds:
             return
-        besides = max(_LEAST_SECONDS, record.slot_seconds - self._samples[index] / speed)
+        if self._is_packed[index] and (step := record.measurements.get("step_seconds_median")):
+            self._rows_per_block = max(1.0, speed * step / self._batches[index])
+        of_steps = self._step_seconds(speed)[index]
+        besides = max(_LEAST_SECONDS, record.slot_seconds - of_steps)
         expected = self._overheads[index].sum() + self._to_build()[index]
         if expected:
             scale = max(_LEAST_SCALE, (besides - self._usual()) / expected)
@@ -77,7 +86,12 @@ class TrialCost:
         """Expected seconds of trials at such expected samples per second, shape (candidates,)."""
         scales = np.array([self._scale(number) for number in range(len(self._scales))])
         besides = self._usual() + self._overheads @ scales + self._to_build()
-        return np.asarray(besides + self._samples / speeds)
+        return np.asarray(besides + self._step_seconds(speeds))
+
+    def _step_seconds(self, speeds: Array | float) -> Array:
+        """Seconds of all steps of a trial, shape (candidates,)."""
+        rows = np.where(self._is_packed, self._rows_per_block, 1.0)
+        return np.asarray(self._samples * rows / speeds)
 
     def _scale(self, number: int) -> float:
         """Measured overhead of a slow technique / expected overhead."""

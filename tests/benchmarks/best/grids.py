@@ -10,6 +10,8 @@ from jobs.techniques import AXES
 from orchestrator.analysis.baseline import ranked_recipe
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.storage.run_reader import read_run_folder
+from tests.benchmarks.best.ragged_qlora import AXES as QLORA_AXES
+from tests.benchmarks.best.ragged_qlora import ragged_qlora
 from tests.benchmarks.best.sketches import SKETCHES, Sketch, decoder_grid, drawn
 from tests.benchmarks.grids import DATA, PREDICTED, Table, predicted, recorded
 from tests.benchmarks.recorded.runs import folders_below
@@ -130,6 +132,21 @@ def simulated_decoder(draw: int, budgets: tuple[int, ...]) -> Grid:
     )
 
 
+@cache
+def simulated_qlora(draw: int, budgets: tuple[int, ...]) -> Grid:
+    """A draw of 4-bit LoRA on rows of unequal length, which no recorded run of other models has."""
+    table, predicted_bytes = ragged_qlora(draw)
+    return Grid(
+        name="SIMULATED in part: QLoRA of 8 B on rows of unequal length",
+        table=table,
+        predicted_bytes=predicted_bytes,
+        priors=priors_from(folders_below([RESULTS]), without=shape_of(LORA_8B)),
+        baseline={axis: values[0] for axis, values in QLORA_AXES.items()},
+        budgets=budgets,
+    )
+
+
 def simulated_grids(draw: int, budgets: tuple[int, ...]) -> list[Grid]:
     grids = [sketched_grid(sketch, draw, budgets) for sketch in SKETCHES]
-    return [*grids, simulated_decoder(draw, budgets), law_grid(budgets)]
+    others = [simulated_decoder(draw, budgets), simulated_qlora(draw, budgets)]
+    return [*grids, *others, law_grid(budgets)]

@@ -1,0 +1,137 @@
+"""SIMULATED in part: 4-bit LoRA of 8 B parameters on rows of unequal length, on an H100.
+
+Memory is traced on the longest rows, and seconds are forecast on rows of one length
+(tests/data/predictions/qlora_8b_traced.parquet). A draw changes what the forecast says of the GPU,
+of the host and of each technique. What compiling does is assumed.
+"""
+
+import itertools
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from jobs.record import TrialRecord
+from jobs.spec import Choice, DataSpec, Hook, MeasureSpec, SyntheticData
+from jobs.spec.model_and_data import RowLengthDistribution
+from orchestrator.search.model.candidates import candidates_of
+from orchestrator.units import GIB
+from tests.benchmarks.grids import DATA, Table, make_record, make_spec
+from tests.benchmarks.tuned.techniques import DRAWN_DEVIATION, drawn_factor
+
+AXES: Mapping[str, tuple[Choice, ...]] = {
+    "base": ("bnb_4bit(upcast=false)", "bnb_4bit"),
+    "micro_batch": (1, 2, 3, 4, 6, 8),
+    "activations": ("checkpoint", "keep"),
+    "kernels": ("none", "liger"),
+    "loss": ("plain", "chunked", "liger"),
+    "batching": ("pad", "pad_to_64"),
+    "compile": ("none", "inductor_regional"),
+}
+"""The first value of each is the user's."""
+_TRACED = DATA / "predictions" / "qlora_8b_traced.parquet"
+_TRACED_TOKENS, _MOST_TOKENS = 1024, 2048
+_LENGTHS = RowLengthDistribution(distribution="lognormal", mean=600.0)
+_DEVICE_BYTES = 80 * GIB
+_FORECAST_DEVIATION = 0.15
+"""Of all forecast seconds of the GPU, and of those of the host, as a logarithm."""
+_START_SECONDS, _NEW_LENGTH_SECONDS = 2.5, 0.1
+"""Of a trial before its steps; of a length that an eager kernel is prepared for."""
+_COMPILED, _COMPILED_HOST, _COMPILING_SECONDS = 0.8, 0.5, 5.0
+"""Factors of the GPU's and of the host's seconds; for each code that is compiled."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Traced:
+    """A set of techniques at several micro-batches, ascending."""
+
+    sizes: np.ndarray
+    figures: np.ndarray
+    """Bytes, and seconds of the GPU and of the host, shape (sizes, 3)."""
+
+    def at(self, size: float) -> list[float]:
+        return [float(np.interp(size, self.sizes, each)) for each in self.figures.T]
+
+
+def ragged_qlora(seed: int) -> tuple[Table, Mapping[str, float]]:
+    """One draw of the grid, and the traced bytes of its eager trials. The same seed is the same."""
+    records, predicted = {}, {}
+    for choices in _combinations():
+        record = _record(choices, seed)
+        records[record.trial_id] = record
+        if choices["compile"] == "none":
+            predicted[record.trial_id] = _traced()[_key(choices)].at(record.spec.micro_batch)[0]
+    return records, predicted
+
+
+def _combinations() -> Iterator[dict[str, Choice]]:
+    for values in itertools.product(*AXES.values()):
+        choices = dict(zip(AXES, values, strict=True))
+        # As in the space of tune: fused losses break compiled graphs, and Liger brings its loss.
+        if choices["loss"] == "liger" and choices["kernels"] != "liger":
+            continue
+        if choices["compile"] == "none" or choices["loss"] != "liger":
+            yield choices
+
+
+def _record(choices: Mapping[str, Choice], seed: int) -> TrialRecord:
+    recipe = {"base": choices["base"]} if choices["base"] != AXES["base"][0] else {}
+    spec = make_spec({**choices, "accumulation": 1}, recipe)
+    is_padded = choices["batching"] == "pad_to_64"
+    padded = {"batching": Hook("padded_to_multiple", {"multiple": 64})} if is_padded else {}
+    lengths = SyntheticData(sequence_length=_MOST_TOKENS, samples=400, lengths=_LENGTHS)
+    spec = replace(
+        spec,
+        data=DataSpec(synthetic=lengths),
+        measure=MeasureSpec(steps=5),
+        settings=replace(spec.settings, hooks=padded),
+    )
+    memory, gpu, host = _traced()[_key(choices)].at(spec.micro_batch)
+    memory *= drawn_factor(seed, 0.02, "memory")
+    positions = _longest_of(spec.micro_batch) + (32 if is_padded else 0)
+    gpu *= positions / _TRACED_TOKENS * drawn_factor(seed, _FORECAST_DEVIATION, "gpu")
+    host *= drawn_factor(seed, _FORECAST_DEVIATION, "host")
+    for axis, value in choices.items():
+        gpu *= drawn_factor(seed, DRAWN_DEVIATION, axis, str(value))
+    (candidate,) = candidates_of([spec])
+    besides = _START_SECONDS + _NEW_LENGTH_SECONDS * candidate.new_lengths
+    if choices["compile"] != "none":
+        gpu, host = _COMPILED * gpu, _COMPILED_HOST * host
+        besides += _COMPILING_SECONDS * (2 if is_padded else candidate.new_lengths)
+    step = max(gpu, host)
+    fits = memory <= _DEVICE_BYTES
+    # The last step is on the longest rows alone.
+    steps = candidate.steps - 1 + _MOST_TOKENS / positions
+    return make_record(
+        spec,
+        memory if fits else None,
+        spec.micro_batch / step if fits else None,
+        device_bytes=_DEVICE_BYTES,
+        slot_seconds=besides + steps * step if fits else besides,
+        host_bound_share=float(host > gpu),
+    )
+
+
+def _key(choices: Mapping[str, Choice]) -> tuple[Choice, ...]:
+    return tuple(choices[axis] for axis in ("base", "kernels", "loss", "activations"))
+
+
+@cache
+def _traced() -> Mapping[tuple[Choice, ...], _Traced]:
+    listed: dict[tuple[Choice, ...], list[list[float]]] = {}
+    for row in pq.read_table(_TRACED).to_pylist():
+        figures = [row["device_bytes"], row["gpu_seconds"], row["host_seconds"]]
+        listed.setdefault(_key(row), []).append([row["micro_batch"], *figures])
+    columns = {key: np.array(rows, float) for key, rows in listed.items()}
+    return {key: _Traced(own[:, 0], own[:, 1:]) for key, own in columns.items()}
+
+
+@cache
+def _longest_of(rows: int) -> float:
+    """Mean tokens of the longest of so many random rows."""
+    generator = np.random.default_rng(0)
+    location = np.log(_LENGTHS.mean) - _LENGTHS.sigma**2 / 2
+    drawn = generator.lognormal(location, _LENGTHS.sigma, (4000, rows)).max(axis=1)
+    return float(np.minimum(drawn, _MOST_TOKENS).mean())
