@@ -26,6 +26,7 @@ from tests.gpu.shared import ROOT, gpu_marks, measured
 
 RANKS = 2
 TORCHRUN = ("torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", "-m")
+CONFIG = load_config(ROOT / "configs" / "two_gpus.yaml")
 HEADINGS = ("", "GiB by hand", "GiB", "%", "samples/s by hand", "samples/s", "%")
 
 pytestmark = gpu_marks(gpus=RANKS, timeout_seconds=1200)
@@ -65,7 +66,7 @@ class Script:
 @pytest.fixture(scope="module")
 def trials() -> Mapping[Any, TrialSpec]:
     """Sharding -> its trial, with as many steps as its script."""
-    planned = plan(load_config(ROOT / "configs" / "two_gpus.yaml")).trials
+    planned = plan(CONFIG).trials
     steps = {"warmup_steps": bare.WARMUP_STEPS, "steps": STEPS - bare.WARMUP_STEPS}
     return {
         trial.choices["sharding"]: replace(trial, measure=replace(trial.measure, **steps))
@@ -104,3 +105,13 @@ def test_ranks_have_the_peaks_and_the_speed_of_the_bare_script(case, scripts, tr
     table.append(line(cells))
     assert peaks[1] == pytest.approx(peaks[0], rel=0.01)
     assert speeds[1] == pytest.approx(speeds[0], rel=0.03)
+
+
+@pytest.mark.parametrize("loop", ["trainer", "trainer_async"])
+def test_compiled_blocks_with_a_chunked_loss_train_under_ddp_as_eager_ones_do(loop, slot, trials):
+    compiled = {"compile": "inductor_regional", "loss": "chunked", "loop": loop}
+    choices = {**trials["ddp"].choices, **compiled}
+    (spec,) = plan(replace(CONFIG, axes={}, trials=(choices,))).trials
+    spec = replace(spec, measure=trials["ddp"].measure)
+    expected = measured(slot, trials["ddp"]).steps["loss"]
+    assert measured(slot, spec).steps["loss"] == pytest.approx(expected, rel=0.01)
