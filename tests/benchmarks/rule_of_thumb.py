@@ -49,7 +49,8 @@ def fitting_trials(
         own = replace(config, axes={}, subsets={}, trials=(choices,))
         (spec,) = plan(own, has_gpu=bool(nvml.visible_uuids())).trials
         record = slot.run(spec, TIMEOUT)
-        print(f"{sharding}, micro-batch {2**power}: {record.outcome} {record.reason}", flush=True)
+        failed = f"{sharding}, micro-batch {2**power}: {record.reason}"
+        print(failed if record.reason else in_words(record), flush=True)
         if record.reason or memory_of(record) > budget:
             return
         yield record
@@ -60,8 +61,13 @@ def memory_of(record: TrialRecord) -> int:
     return next(filter(None, map(record.measurements.get, MEMORY_COLUMNS)))
 
 
-def in_words(label: str, samples_per_second: float, memory_bytes: int) -> str:
+def figures(label: str, samples_per_second: float, memory_bytes: int) -> str:
     return f"{label}: {samples_per_second:.2f} samples/s in {memory_bytes / GIB:.2f} GiB a GPU"
+
+
+def in_words(record: TrialRecord) -> str:
+    label = f"{record.spec.choices['sharding']}, micro-batch {record.spec.micro_batch}"
+    return figures(label, record.measurements["samples_per_second"], memory_of(record))
 
 
 def main() -> None:
@@ -85,11 +91,10 @@ def main() -> None:
     if ruled is None or best is None:
         print("nothing fits by the rule of thumb" if ruled is None else "tune: nothing fits")
         return
-    speed = ruled.measurements["samples_per_second"]
-    label = f"{ruled.spec.choices['sharding']}, micro-batch {ruled.spec.micro_batch}"
-    print(in_words(f"rule of thumb ({label})", speed, memory_of(ruled)))
-    print(in_words(f"tune ({best.label})", best.samples_per_second, best.memory_bytes))
-    print(f"tune / rule of thumb: {best.samples_per_second / speed:.2f}")
+    print("rule of thumb:", in_words(ruled))
+    print("tune:", figures(best.label, best.samples_per_second, best.memory_bytes))
+    gain = best.samples_per_second / ruled.measurements["samples_per_second"]
+    print(f"tune / rule of thumb: {gain:.2f}")
 
 
 if __name__ == "__main__":
