@@ -19,8 +19,8 @@ class _Technique:
     """Place of its hook -> the hook that a trial gets there instead."""
     arguments: Mapping[str, str | None] = field(default_factory=dict)
     """What its training arguments begin with -> the value that a trial gets instead."""
-    is_of_attention: bool = False
-    """Whether another attention is chosen instead, by the model's default."""
+    kwargs: tuple[str, ...] = ()
+    """Arguments of the model that are left to its defaults."""
     applies: Callable[[TrialSpec], bool] = lambda _: True
     only_saves: bool = False
     """Whether a trial takes no more memory with it than without it."""
@@ -35,9 +35,9 @@ class _Technique:
         settings = spec.settings
         hooks = _without(settings.hooks, self.hooks)
         arguments = _without(settings.training_arguments, self.arguments)
-        kwargs = dict(settings.model_kwargs)
-        if self.is_of_attention:
-            kwargs.pop("attn_implementation", None)
+        kwargs = {
+            name: value for name, value in settings.model_kwargs.items() if name not in self.kwargs
+        }
         settings = replace(settings, hooks=hooks, training_arguments=arguments, model_kwargs=kwargs)
         return replace(spec, settings=settings)
 
@@ -62,6 +62,8 @@ def _has_base(spec: TrialSpec) -> bool:
 
 
 _IN_16_BITS = Hook("bf16_base")
+_TRAINER = Hook("trainer_loop")
+_WITHOUT_STATES = {"optim_": None, "optim": "sgd"}
 _TECHNIQUES = (
     # No recorded trial with compiled blocks takes more memory than without.
     _Technique(hooks={"regions": None}, only_saves=True, is_compiler=True),
@@ -70,11 +72,14 @@ _TECHNIQUES = (
     _Technique(arguments={"torch_empty_cache_steps": None}, only_saves=True),
     # Four bits of each weight of 16, or more.
     _Technique(hooks={"base": _IN_16_BITS}, applies=_has_base, weights=0.25),
-    _Technique(hooks={"layers": None, "linears": None, "loss": None}),
-    _Technique(hooks={"batching": None}),
-    _Technique(hooks={"kernels": None}, is_of_attention=True),
+    _Technique(hooks={"layers": None, "linears": None, "rounding": None, "loss": None}),
+    _Technique(hooks={"checkpointing": None}, arguments={"gradient_checkpointing_kwargs": None}),
+    _Technique(hooks={"kernels": None}, kwargs=("attn_implementation", "experts_implementation")),
+    # A plain training of the same model: TRL's own losses need no less.
+    _Technique(hooks={"rows": None, "preferences": None, "arguments": None, "loop": _TRAINER}),
     # Plain SGD has no states, so nothing but the weights is counted.
-    _Technique(hooks={"optimizer": None}, arguments={"optim_": None, "optim": "sgd"}),
+    _Technique(hooks={"optimizer": None}, arguments=_WITHOUT_STATES),
+    _Technique(hooks={"trained": None, "model": None}, arguments=_WITHOUT_STATES),
 )
 
 

@@ -101,8 +101,22 @@ def load_gpu(name: str) -> Gpu:
             raise ValueError(f"{name}: no GPU was measured")
         bandwidth = {"bytes_per_second": measured.get("copy_bytes_per_second", 0.0)}
         return _completed({"source": name, **bandwidth, **measured}, str(measured["device"]))
-    choices = ", ".join(known_gpus())
+    if len(meant := _meant(name)) == 1:
+        return load_gpu(meant[0])
+    choices = ", ".join(meant or known_gpus())
     raise ValueError(f'no calibration for "{name}"; valid choices: {choices}, or a file')
+
+
+def _meant(name: str) -> list[str]:
+    """The cards that a name such as "NVIDIA GeForce RTX 4090" or "a100" may mean."""
+    wanted = _letters(name).removeprefix("nvidia").removeprefix("geforce")
+    cards = known_gpus()
+    equal = [card for card in cards if _letters(card) == wanted]
+    return equal or [card for card in cards if wanted and _letters(card).startswith(wanted)]
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name.lower()))
 
 
 def card_of_size(total_bytes: int, name: str) -> Gpu:

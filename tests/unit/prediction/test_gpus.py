@@ -87,3 +87,16 @@ def test_every_card_has_rates_of_the_formats_that_it_has_tensor_cores_for():
 def test_cards_with_the_same_attention_kernels_have_a_representative(name, kernels):
     assert load_gpu(name).kernels == kernels
     assert load_gpu(REPRESENTATIVES[kernels]).kernels == kernels
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [("rtx4090", "rtx_4090"), ("NVIDIA GeForce RTX 3090", "rtx_3090"), ("A100-80GB", "a100_80gb")],
+)
+def test_load_gpu_takes_any_spelling_of_a_card(name, card):
+    assert load_gpu(name) == load_gpu(card)
+
+
+def test_load_gpu_of_several_meanings_names_them_alone():
+    with pytest.raises(ValueError, match=r"valid choices: v100_16gb, v100_32gb, or a file"):
+        load_gpu("V100")
