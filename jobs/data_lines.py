@@ -4,7 +4,7 @@ import contextlib
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from jobs.spec import DatasetFile
@@ -12,6 +12,10 @@ from jobs.spec import DatasetFile
 _NEEDED = ("text", "target", "prompt", "completion", "messages", "chosen", "rejected", "input_ids")
 _LABELS = ("labels", "label", "label_ids")
 """Columns whose value every row must have, of the same kind, if the first row has it."""
+_CHATS = ("messages", "prompt", "completion", "chosen", "rejected")
+"""Columns that may hold chats."""
+_READ_FIRST = ("input_ids", "text")
+"""Columns that a trial reads rather than chats."""
 _KINDS = {str: "text", bool: "truth value", int: "number", float: "number", list: "list"}
 
 Row = Mapping[str, Any]
@@ -42,15 +46,33 @@ def first_fault(
         return ""
     names = columns or {name: name for name in (*_NEEDED, *_LABELS)}
     needed = [theirs for ours, theirs in names.items() if ours in (*_NEEDED, *_LABELS)]
+    chats = [theirs for ours, theirs in names.items() if ours in _CHATS]
+    first = {theirs for ours, theirs in names.items() if ours in _READ_FIRST}
     kinds: dict[str, str] = {}
     try:
         with open(path, "rb") as lines:
             for number, row in read(_first(lines, most_bytes)):
                 _check(number, row, needed, kinds)
+                _check_chats(number, row, () if first & row.keys() else chats)
     except _BadLineError as error:
         return f"{path}, line {error.line:,}: {error}"
     except OSError:
         return ""
+    return ""
+
+
+def chat_fault(chat: object) -> str:
+    """What is wrong with a list of messages; empty if nothing is, or if it is no list."""
+    if not isinstance(chat, list):
+        return ""
+    if not chat:
+        return "has no messages"
+    for number, message in enumerate(chat, 1):
+        if not isinstance(message, Mapping):
+            return f"has a message {number} that is {_kind(message)}, not a mapping"
+        if "role" not in message:
+            form = " (from and value are ShareGPT's form)" if "from" in message else ""
+            return f"has a message {number} without role; messages need role and content{form}"
     return ""
 
 
@@ -118,6 +140,12 @@ def _check(number: int, row: Row, needed: list[str], kinds: dict[str, str]) -> N
         if kind != first != _kind(None):
             reason = f'{kind} in the column "{name}", which holds {first} before'
             raise _BadLineError(reason, number)
+
+
+def _check_chats(number: int, row: Row, chats: Sequence[str]) -> None:
+    for name in chats:
+        if fault := chat_fault(row.get(name)):
+            raise _BadLineError(f'the column "{name}" {fault}', number)
 
 
 def _kind(value: Any) -> str:

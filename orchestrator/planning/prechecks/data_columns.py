@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.data_files import problem_of_path
-from jobs.data_lines import first_fault
+from jobs.data_lines import chat_fault, first_fault
 from jobs.spec import DatasetFile, Task
 from orchestrator.planning.prechecks.checkpoints import lacks_chat_template
 from orchestrator.planning.prechecks.data_file import (
@@ -44,9 +44,8 @@ def data_problems(file: DatasetFile, task: Task, configuration: ModelConfigurati
         wrong = list(_value_problems(columns, task, configuration))
         for name, problem in wrong:
             yield (("columns", name) if name in file.columns else ("path",)), problem
-        if not wrong and (
-            fault := first_fault(file.path, file.format, file.columns, SCANNED_BYTES)
-        ):
+        fault = first_fault(file.path, file.format, file.columns, SCANNED_BYTES)
+        if not wrong and (fault := fault or _chat_fault(file, columns)):
             yield ("path",), fault
         is_chat = _sources(columns) == ["messages"]
         if is_chat and file.tokenizer is not None and lacks_chat_template(file.tokenizer):
@@ -90,6 +89,12 @@ def _with_a_guess(message: str, path: Path) -> str:
 
 def lacks_column(data: DataFile, name: str, who: str = "", hint: str = "") -> KeyProblem:
     """The problem of a file that has no column of this name of ours."""
+    if {"instruction", "output"} <= {*data.columns}:
+        hint = ", or columns: {prompt: instruction, completion: output}"
+    for own, values in data.values({}).items():
+        if isinstance(values[0], list) and any(isinstance(item, dict) for item in values[0]):
+            fault = chat_fault(values[0])
+            hint = f'; "{own}" {fault}' if fault else f", or columns: {{messages: {own}}}"
     message = (
         f"{who}needs a column {name}; the file has {data.listed_columns()}; name yours in columns, "
         f"as in columns: {{{name}: YOURS}}{hint}"
@@ -145,6 +150,15 @@ def _value_problems(
             yield name, problem
     if problem := _token_problem(columns.get("input_ids", ()), configuration.vocabulary):
         yield "input_ids", problem
+
+
+def _chat_fault(file: DatasetFile, columns: Columns) -> str:
+    """The first of the first rows whose chat cannot be read, in a file of any format."""
+    for name in _sources(columns)[:1]:
+        for number, chat in enumerate(columns[name], 1):
+            if name != "input_ids" and (fault := chat_fault(chat)):
+                return f"{file.path}, row {number:,}: {fault}"
+    return ""
 
 
 def _token_problem(rows: Sequence[Any], vocabulary: int | None) -> str:

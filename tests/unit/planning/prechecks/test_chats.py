@@ -1,0 +1,74 @@
+"""Chats that no trial can read are named by file, row and cause before anything runs."""
+
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from jobs.data_lines import chat_fault
+from jobs.spec import DatasetFile, ModelSpec
+from orchestrator.planning.prechecks.data_columns import data_problems
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
+
+CHAT = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+SHAREGPT = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
+MODEL = ModelSpec(task="causal-lm", architecture="gpt2")
+
+
+def problems(path, **columns):
+    """The sentences about a file of chats."""
+    file_format = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}[path.suffix]
+    file = DatasetFile(path=str(path), format=file_format, tokenizer="Qwen/x", columns=columns)
+    found = data_problems(file, "causal-lm", ModelConfiguration.of(MODEL))
+    return [message for _, message in found]
+
+
+@pytest.mark.parametrize(
+    ("chat", "said"),
+    [([], "no messages"), (SHAREGPT, "ShareGPT"), (["a"], "message 1 that is a text")],
+)
+@pytest.mark.parametrize("kind", ["jsonl", "json", "parquet"])
+def test_chat_that_cannot_be_read_is_named_by_its_row(chat, said, kind, tmp_path):
+    if (kind, chat) == ("parquet", ["a"]):
+        pytest.skip("a Parquet column has one type")
+    path = tmp_path / f"chats.{kind}"
+    chats = [chat if n == 6 and kind != "parquet" else CHAT for n in range(9)]
+    rows = [{"talk": own} for own in (chats if kind != "parquet" else [chat] * 9)]
+    match kind:
+        case "jsonl":
+            path.write_text("\n".join(map(json.dumps, rows)))
+        case "json":
+            path.write_text(json.dumps(rows))
+        case "parquet":
+            pq.write_table(pa.Table.from_pylist(rows), path)
+    [message] = problems(path, messages="talk")
+    assert said in message
+    place = {"jsonl": "line 7", "json": "row 7", "parquet": "row 1"}[kind]
+    assert f"{path}, {place}" in message
+
+
+def test_texts_beside_a_chat_are_what_is_read(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"text": "a", "messages": []}))
+    assert problems(path) == []
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        ({"conversations": SHAREGPT}, "from and value are ShareGPT's form"),
+        ({"chat": CHAT}, "columns: {messages: chat}"),
+        ({"instruction": "a", "output": "b"}, "columns: {prompt: instruction, completion: output}"),
+    ],
+)
+def test_column_of_another_name_is_answered_with_what_it_holds(row, said, tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps(row))
+    [message] = problems(path)
+    assert said in message
+
+
+def test_chat_with_a_call_of_a_tool_has_no_fault():
+    assert chat_fault([{"role": "assistant", "tool_calls": []}]) == ""
+    assert chat_fault("a text") == ""
