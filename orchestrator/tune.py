@@ -142,7 +142,7 @@ class _TuneVerb:
 
 def _print_results(dataset: Dataset, options: TuneVerbOptions) -> Sequence[TuneResult]:
     from orchestrator.reporting.verbs.tune_result import candidate_of, read, to_json
-    from orchestrator.reporting.verbs.tune_text import describe
+    from orchestrator.reporting.verbs.tune_text import describe, failures
 
     found = read(dataset)
     exported, gpus = {}, {}
@@ -157,6 +157,8 @@ def _print_results(dataset: Dataset, options: TuneVerbOptions) -> Sequence[TuneR
     else:
         how = {name: _how_to_train(dataset, files, gpus[name]) for name, files in exported.items()}
         print(describe(found, how))
+        if faults := failures(dataset):
+            print(f"\n{faults}")
     return found.results
 
 

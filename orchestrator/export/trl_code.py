@@ -20,11 +20,10 @@ def trl_arguments(spec: TrialSpec) -> dict[str, Any]:
     if loop not in (SFT, PREFERENCE):
         return {}
     settings: dict[str, Any] = {
-        # Arguments whose defaults TRL changes have those of ``TrainingArguments``.
+        # TRL's own defaults are other techniques. Its learning rate and logging are kept, because
+        # they change neither memory nor speed.
         "bf16": False,
         "gradient_checkpointing": False,
-        "learning_rate": 5e-5,
-        "logging_steps": 500,
     }
     if loop == SFT:
         batching = hook_name(spec, "batching")

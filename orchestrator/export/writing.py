@@ -42,6 +42,7 @@ def export(
     *,
     label: str,
     epochs: float = 1,
+    logging_steps: float | None = None,
     peak_bytes: int | None = None,
     measured: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
@@ -51,9 +52,10 @@ def export(
 ) -> tuple[Path, ...]:
     """Write the files to train as the trial ``spec`` to ``folder``. Returns their paths.
 
-    ``versions`` are those of the packages that it was measured with; ``copies`` are other files to
-    write, as name -> text; ``force`` replaces files of the same names. Raises NotExportableError or
-    FileExistsError before it writes anything.
+    ``logging_steps`` are the user's; None: the Trainer's. ``versions`` are those of the packages
+    that it was measured with; ``copies`` are other files to write, as name -> text; ``force``
+    replaces files of the same names. Raises NotExportableError or FileExistsError before it writes
+    anything.
     """
     refuse_used_folder(folder, force=force)
     _refuse_secrets(spec)
@@ -61,7 +63,7 @@ def export(
     try:
         if reason := refusal(spec):
             raise NotExportableError(reason)
-        texts = _training_files(spec, label, epochs, peak_bytes)
+        texts = _training_files(spec, label, epochs, logging_steps, peak_bytes)
         texts["README.md"] = readme(spec, label, measured or {}, notes)
         texts["requirements.txt"] = requirements(spec, versions or {})
     except NotExportableError:
@@ -81,9 +83,9 @@ def _refuse_secrets(spec: TrialSpec) -> None:
 
 
 def _training_files(
-    spec: TrialSpec, label: str, epochs: float, peak_bytes: int | None
+    spec: TrialSpec, label: str, epochs: float, logging: float | None, peak_bytes: int | None
 ) -> dict[str, str]:
-    texts = _settings_files(spec, epochs)
+    texts = _settings_files(spec, epochs, logging)
     texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
     # Random images with texts have a layout for each family, random pairs a length for each answer.
     has_own_form = spec.model.task == "image-text-to-text" or "preferences" in spec.settings.hooks
@@ -101,8 +103,10 @@ def _written(texts: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in texts)
 
 
-def _settings_files(spec: TrialSpec, epochs: float) -> dict[str, str]:
+def _settings_files(spec: TrialSpec, epochs: float, logging: float | None) -> dict[str, str]:
     settings = arguments.training_arguments(spec, epochs=epochs)
+    if logging is not None:
+        settings["logging_steps"] = logging
     texts = {
         "training_arguments.yaml": yaml.safe_dump(settings, sort_keys=False),
         "training_arguments.json": _json(settings),
@@ -152,7 +156,8 @@ def export_candidate(
         folder,
         copies=copies,
         label=f"{label} (trial {candidate.measured.row['trial_id']})",
-        epochs=epochs or _own_epochs(own),
+        epochs=epochs or float(_own_number(own, "num_train_epochs") or 1),
+        logging_steps=_own_number(own, "logging_steps"),
         peak_bytes=_peak_bytes(candidate),
         measured=_measured(candidate.measured, results, packages(spec)),
         notes=[*warnings, *_not_carried(own)],
@@ -193,11 +198,10 @@ def _with_own_seed(spec: TrialSpec, own: Mapping[str, Any]) -> TrialSpec:
     return dataclasses.replace(spec, measure=dataclasses.replace(spec.measure, seed=seed))
 
 
-def _own_epochs(own: Mapping[str, Any]) -> float:
-    epochs = own.get("num_train_epochs")
-    if isinstance(epochs, int | float) and 0 < epochs < math.inf:
-        return float(epochs)
-    return 1.0
+def _own_number(own: Mapping[str, Any], name: str) -> float | None:
+    """An argument of the user's that is a number above zero."""
+    number = own.get(name)
+    return number if isinstance(number, int | float) and 0 < number < math.inf else None
 
 
 def _not_carried(own: Mapping[str, Any]) -> Iterator[str]:

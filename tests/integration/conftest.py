@@ -72,6 +72,8 @@ def assert_export_trains_as(
     """Assert that the script exported for a trial has the mean of these losses."""
     export(spec, folder / "exported", label="a test")
     options = AS_MEASURED if spec.data.file is None else AS_MEASURED[1:]
-    arguments = ["--max_steps", str(len(losses)), *options]
+    # TRL has a learning rate of its own, which the trial leaves out.
+    rate = spec.settings.training_arguments.get("learning_rate", 5e-5)
+    arguments = ["--max_steps", str(len(losses)), "--learning_rate", str(rate), *options]
     figures = figures_of(context, arguments, folder / "exported")
     assert figures["train_loss"] == pytest.approx(statistics.fmean(losses), rel=rel)

@@ -55,7 +55,9 @@ _TODAY: Mapping[str, str] = {
     "per_gpu_train_batch_size": "per_device_train_batch_size",
 }
 """Removed field that changes the cost of a step if it is set -> how to write it today."""
-EXPORTED = ("num_train_epochs", "seed")
+_SUCCESSORS: Mapping[str, str] = {"warmup_ratio": "warmup_steps"}
+"""Removed field -> the one that takes the same value today."""
+EXPORTED = ("num_train_epochs", "seed", "logging_steps")
 """Arguments that the runner decides, and that exported files take from the user."""
 _LOGGING = ("logging_", "run_name", "project", "trackio_", "metric_for_best_model", "debug")
 """Prefixes of arguments about logs and names, which do not change the training."""
@@ -73,6 +75,18 @@ def runner_reason(name: str) -> str | None:
 def older_name(argument: str) -> str:
     """The older of an argument's two names, which rows of techniques use and all versions take."""
     return next((old for old, new in RENAMED.items() if argument == new), argument)
+
+
+def renamed_today(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments under the names that the installed version has, where a field was renamed and
+    its successor is not given, too."""
+    fields = argument_names() or frozenset(arguments)
+    names = {
+        name: _SUCCESSORS[name]
+        for name in _SUCCESSORS.keys() & arguments.keys() - fields
+        if not arguments.get(_SUCCESSORS[name])
+    }
+    return {names.get(name, name): value for name, value in arguments.items()}
 
 
 def argument_names() -> frozenset[str] | None:
@@ -118,7 +132,7 @@ def ignored_reason(name: str, value: Any) -> str:
     if name in EXPORTED:
         return "what files to train with keep, and a measurement decides itself"
     if runner_reason(name) or name.startswith(_LOGGING):
-        return "what a measurement decides itself"
+        return "what a measurement decides itself, and train.py takes on its command line"
     fields = argument_names()
     if name not in FORMER.split() or fields is None or name in fields:
         return ""

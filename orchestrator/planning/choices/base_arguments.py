@@ -15,6 +15,7 @@ from orchestrator.planning.choices.arguments import (
     argument_names,
     ignored_reason,
     older_name,
+    renamed_today,
     value_problem,
 )
 from orchestrator.planning.choices.axes import (
@@ -80,9 +81,12 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
     given = _part(document, "training_arguments", problems) or replace(document, value={})
     deepspeed = _part(document, "deepspeed", problems)
     is_own_file = isinstance(document.value.get("training_arguments"), str)
-    if is_own_file and deepspeed is None and given.value.get("deepspeed"):
-        # As for the Trainer, the arguments file may name the DeepSpeed file.
+    given = replace(given, value=renamed_today(given.value))
+    if deepspeed is None and given.value.get("deepspeed"):
+        # As for the Trainer, the arguments may name the DeepSpeed file.
         deepspeed = _part(given, "deepspeed", problems)
+        others = {name: value for name, value in given.value.items() if name != "deepspeed"}
+        given = replace(given, value=others)
     arguments, left_aside, note = _usable_arguments(given, used, is_own_file=is_own_file)
     # Records would repeat a secret anywhere in the file, except of loggers: run.json shows ``***``.
     recorded = {key: value for key, value in document.value.items() if key != "loggers"}

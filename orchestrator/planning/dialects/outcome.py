@@ -52,7 +52,7 @@ def _of_the_model(entry: Entry, facts: Mapping[str, Any], shape: Shape) -> Entry
         why += f"; {found[0]} weights become a 4-bit base of bitsandbytes under an adapter"
     is_exact = shape.is_exact and why == shape.source
     verdict = Verdict.TAKEN if is_exact else Verdict.NEAREST
-    return replace(entry, verdict=verdict, taken=shape.architecture, why=why)
+    return replace(entry, verdict=verdict, taken=shape.checkpoint or shape.architecture, why=why)
 
 
 def _without_effect(entry: Entry) -> Entry:

@@ -3,7 +3,7 @@
 import fnmatch
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ from orchestrator.planning.dialects.to_ours import models
 from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
 from orchestrator.planning.dialects.trainers.rule import Reading, Rule, Verdict
 from orchestrator.planning.dialects.trainers.tables import REASONS, Dialect
+from orchestrator.planning.prechecks import checkpoints
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.redaction import secret_paths
 from orchestrator.storage.user_files import refuse_used_file
@@ -162,7 +163,11 @@ def _shape(facts: Mapping[str, Any]) -> models.Shape | None:
     # Preference training is for texts only here.
     is_of_texts = facts.get("loop") == "trl_dpo"
     with_images = None if is_of_texts else facts.get("task") == "image-text-to-text"
-    return models.shape_of(name, with_images=with_images)
+    shape = models.shape_of(name, with_images=with_images)
+    # Random weights in place of a folder's own would be another training.
+    if shape is None or not Path(name).is_dir() or checkpoints.model_problem(name):
+        return shape
+    return replace(shape, checkpoint=name, source="the folder with its weights")
 
 
 def _what_is_missing(facts: Mapping[str, Any]) -> str:

@@ -13,7 +13,7 @@ from orchestrator.units import change, count, memory
 _RULES = {
     "cannot_gain": "not likely to be faster",
     "does_not_fit": "predicted not to fit",
-    "does_not_run": "with a technique that does not run here",
+    "does_not_run": "with what failed here",
     "out_of_memory_below": "larger than one that ran out of memory",
     "search_time": "left when the GPU time was up",
 }

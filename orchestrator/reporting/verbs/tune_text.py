@@ -2,16 +2,37 @@
 
 from collections.abc import Iterator, Mapping
 
+from jobs.record import Outcome
+from orchestrator.analysis.dataset import Dataset
+from orchestrator.reporting.content import Row
+from orchestrator.reporting.sections import failed_trials
 from orchestrator.reporting.sections.search_outcome import certainty, counts
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.verbs.tune_advance import fits
 from orchestrator.reporting.verbs.tune_result import TuneResult, TuneResults
 from orchestrator.units import change, count, error, memory
 
+_FAULTS = (Outcome.CRASHED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.HOST_OUT_OF_MEMORY)
+"""Outcomes that a user may want to mend."""
+
 
 def describe(results: TuneResults, how_to_train: Mapping[str, str]) -> str:
     """Lines of text: for each budget its pick, the runner-up, the gain and the certainty."""
     return visible("\n".join(_lines(results, how_to_train)))
+
+
+def failures(dataset: Dataset) -> str:
+    """Lines of text: the trials that did not end because of a fault, and why."""
+    content = failed_trials.make(dataset)
+    rows = content.tables[0].rows if content else ()
+    return visible("\n".join(_failure(row) for row in rows if row["outcome"] in _FAULTS))
+
+
+def _failure(row: Row) -> str:
+    trial = row["trials"][0]
+    log = f", log in {trial['log_file']}" if "log_file" in trial else ""
+    ended = f"{count(row['count'], 'trial')} ended as {row['outcome']}"
+    return f"{ended}: {row['reason']} (such as {trial['configuration']}{log})"
 
 
 def _lines(results: TuneResults, how_to_train: Mapping[str, str]) -> Iterator[str]:

@@ -19,6 +19,8 @@ Cause = tuple[int, ...]
 _WITH_A_CAUSE = (Outcome.UNSUPPORTED, Outcome.FAILED)
 """Outcomes whose reason names their cause, and not just how a process ended."""
 _FAILURES = (*_WITH_A_CAUSE, Outcome.CRASHED, Outcome.HOST_OUT_OF_MEMORY)
+_BY_BATCH = (Outcome.CRASHED, Outcome.HOST_OUT_OF_MEMORY)
+"""Outcomes that a smaller batch may not have."""
 _MOST_FAILURES = 4
 """A technique that has never run is given up after this many failed trials with it, and a pair that
 has never run together after half as many, because each of the two has run."""
@@ -29,8 +31,10 @@ _PAIR_WORKS = 0.3
 class Failures:
     """The choices and curves of a plan that ran or failed. A choice or a pair of choices works if
     any trial with it ran; otherwise it is given up after a few failed trials, at once if nothing
-    else can explain the failure, or all failures with the same reason. A curve is given up after
-    one failed trial, and after an unsupported one so is every candidate with the same unmet
+    else can explain the failure, or all failures with the same reason. A process that crashed names
+    no cause, and its batch may be it: only this and larger batches of its curve are given up, and
+    what it has is no suspect before another curve, or the smallest batch of this one, fails. Any
+    other failure gives its curve up, and an unsupported one every candidate with the same unmet
     requirement."""
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
@@ -57,7 +61,11 @@ class Failures:
         """Choices and slot seconds of each trial that did not end in time."""
         self.curves = Numbering[object]().of(candidate.curve for candidate in candidates)
         """Index of each candidate's curve, shape (candidates,)."""
-        self._failed_curves: set[int] = set()
+        self._sizes = np.array([candidate.samples for candidate in candidates])
+        self._smallest_failed = np.full(len(candidates), np.inf)
+        """By curve: the smallest micro-batch whose process crashed; 0 if another failure did."""
+        self._crashed: dict[Cause, set[int]] = {}
+        """What has never run -> the curves with it that crashed."""
 
     def note(self, index: int, record: TrialRecord) -> None:
         """Learn from the outcome of a candidate's trial."""
@@ -71,14 +79,23 @@ class Failures:
             self._late.append((self.choices[index], record.slot_seconds))
         if is_late or record.outcome in _FAILURES:
             reason = record.reason if record.outcome in _WITH_A_CAUSE else ""
-            self._count_failure(self.choices[index], reason)
-            self._failed_curves.add(int(self.curves[index]))
+            depends_on_batch = record.outcome in _BY_BATCH and not self._is_smallest(index)
+            self._count_failure(index, reason, depends_on_batch=depends_on_batch)
+            failed = self._sizes[index] if depends_on_batch else 0
+            np.minimum.at(self._smallest_failed, self.curves[index], failed)
             if record.outcome is Outcome.UNSUPPORTED and record.rule:
                 self._unmet.add(record.rule)
 
-    def _count_failure(self, choices: Indices, reason: str) -> None:
+    def _is_smallest(self, index: int) -> bool:
+        """Whether no candidate of the same curve has a smaller micro-batch."""
+        on_curve = self.curves == self.curves[index]
+        return bool(self._sizes[index] <= self._sizes[on_curve].min())
+
+    def _count_failure(self, index: int, reason: str, *, depends_on_batch: bool) -> None:
         """Failures with the same ``reason`` share their cause. Without one, each has its own."""
-        causes = {cause for cause in _causes(choices) if self._is_suspect(cause)}
+        causes = {cause for cause in _causes(self.choices[index]) if self._is_suspect(cause)}
+        if depends_on_batch:
+            causes = {cause for cause in causes if self._crashes_elsewhere(cause, index)}
         self._failed.update(causes)
         if reason:
             shared = self._causes.get(reason, causes) & causes
@@ -86,6 +103,12 @@ class Failures:
         if len(causes) == 1:
             # Everything else in these trials works, so nothing else can be the cause.
             self._failed.update(dict.fromkeys(causes, _MOST_FAILURES))
+
+    def _crashes_elsewhere(self, cause: Cause, index: int) -> bool:
+        """Note a crash on the candidate's curve; whether another curve with the cause crashed."""
+        curves = self._crashed.setdefault(cause, set())
+        curves.add(int(self.curves[index]))
+        return len(curves) > 1
 
     def _is_suspect(self, cause: Cause) -> bool:
         # A pair with a choice that has never run is explained by this choice.
@@ -95,7 +118,7 @@ class Failures:
     @property
     def given_up(self) -> Mask:
         """Whether a candidate is given up, shape (candidates,)."""
-        given_up = np.isin(self.curves, list(self._failed_curves))
+        given_up = self._sizes >= self._smallest_failed[self.curves]
         for cause, count in self._failed.items():
             if count >= _MOST_FAILURES // len(cause):
                 given_up |= self._has(cause)

@@ -12,7 +12,8 @@ OUT_OF_TIME = "search_time"
 _REASONS: Mapping[str, str] = {
     OTHER_RECIPE: "It trains differently from the baseline; search: {kind: best, any_recipe: "
     "true} measures it, too.",
-    DOES_NOT_RUN: "One of its techniques failed here, or needs what this machine lacks.",
+    DOES_NOT_RUN: "A technique of it, or a smaller batch, failed here, or needs what this machine "
+    "lacks.",
     TOO_LARGE: "A smaller micro-batch of the same techniques ran out of memory.",
     OUT_OF_TIME: "It could be faster than what was measured, but the search's GPU time is up.",
     DOES_NOT_FIT: "It is predicted to need more memory than every budget.",

@@ -185,6 +185,21 @@ def test_files_of_one_training_are_read_together(tmp_path):
     }
 
 
+@pytest.mark.parametrize("has_weights", [True, False])
+def test_folder_with_weights_stays_the_model(has_weights, tmp_path):
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    (folder / "config.json").write_text('{"model_type": "llama", "hidden_size": 64}')
+    if has_weights:
+        (folder / "model.safetensors").touch()
+    result = read(tmp_path, "base_model: mine\nsequence_len: 64\n")
+    model = result.document["model"]
+    assert model.get("name_or_path") == (str(folder) if has_weights else None)
+    assert model.get("architecture") == (None if has_weights else "llama")
+    taken = {entry.key: entry.taken for entry in result.entries}
+    assert taken["base_model"] == (str(folder) if has_weights else "llama")
+
+
 def test_a_local_data_set_is_used(tmp_path):
     (tmp_path / "rows.jsonl").write_text('{"text": "a"}\n')
     result = read(tmp_path, AXOLOTL + "datasets: [{path: rows.jsonl, type: completion}]\n")

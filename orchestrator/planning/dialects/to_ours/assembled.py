@@ -25,11 +25,17 @@ def configuration(facts: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
         task = shape.task
     layers = shape.config.get("num_hidden_layers")
     document: dict[str, Any] = {
-        "model": {"task": task, "architecture": shape.architecture, "config": dict(shape.config)},
+        "model": {"task": task, **_model(shape)},
         "data": _data(facts, task, shape),
         "axes": axes.axes_of({**facts, "task": task, "layers": layers}),
     }
     return document | _beside(facts)
+
+
+def _model(shape: Shape) -> dict[str, Any]:
+    if shape.checkpoint is not None:
+        return {"name_or_path": shape.checkpoint}
+    return {"architecture": shape.architecture, "config": dict(shape.config)}
 
 
 def _beside(facts: Mapping[str, Any]) -> dict[str, Any]:

@@ -31,6 +31,8 @@ class Shape:
     source: str
     """Where it comes from, in a few words."""
     is_exact: bool = True
+    checkpoint: str | None = None
+    """The folder with its weights, if they are on this machine."""
 
 
 def shape_of(model_id: str, *, with_images: bool | None = False) -> Shape | None:

@@ -36,14 +36,31 @@ def test_users_file_is_taken_and_the_rest_left_aside_in_a_line(tmp_path):
         "hub_token": "hf_secret",
     }
     config = load(tmp_path, mine, "axes: {micro_batch: [1, 2]}\n")
-    assert config.training_arguments == {"learning_rate": 2e-5, "weight_decay": 0.01}
+    kept = {"learning_rate": 2e-5, "weight_decay": 0.01, "warmup_steps": 0.1}
+    assert config.training_arguments == kept
     assert config.baseline["accumulation"] == 4
     (note,) = config.notes
     assert "\n" not in note
-    assert "what a measurement decides itself (output_dir, eval_strategy" in note
+    assert "and train.py takes on its command line (output_dir, eval_strategy" in note
     assert "what the axis micro_batch decides (per_device_train_batch_size)" in note
-    assert "no longer has (warmup_ratio)" in note
+    assert "files to train with keep, and a measurement decides itself (num_train_epochs" in note
     assert "hf_secret" not in json.dumps(config.to_json()) + note
+
+
+@pytest.mark.parametrize("is_file", [True, False])
+def test_deepspeed_file_that_the_arguments_name_is_read(is_file, tmp_path):
+    (tmp_path / "ds.json").write_text('{"zero_optimization": {"stage": 2}}')
+    mine = {"deepspeed": "ds.json", "weight_decay": 0.01}
+    if is_file:
+        config = load(tmp_path, mine)
+    else:
+        config = config_of(tmp_path, f"{MODEL}training_arguments: {json.dumps(mine)}\n")
+    assert config.deepspeed == {"zero_optimization": {"stage": 2}}
+    assert config.baseline["offload"] == "custom"
+    assert "deepspeed" not in "".join(config.notes)
+    (tmp_path / "ds.json").unlink()
+    with pytest.raises(ConfigError, match=r"deepspeed: there is no file .*ds\.json"):
+        load(tmp_path, mine)
 
 
 def test_file_that_transformers_wrote_leaves_every_axis_at_its_default(tmp_path):

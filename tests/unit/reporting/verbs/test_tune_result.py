@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from jobs.flags import Flag, FlagKind
-from jobs.record import TrialRecord
+from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.dataset import dataset_of_records, load_dataset
 from orchestrator.api import load
 from orchestrator.reporting.publish import publish
 from orchestrator.reporting.sections.search_outcome import certainty, counts, search_sentences
 from orchestrator.reporting.verbs.tune_result import candidate_of, computed, read, to_json
-from orchestrator.reporting.verbs.tune_text import describe
+from orchestrator.reporting.verbs.tune_text import describe, failures
 from orchestrator.storage.layout import RESULT
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
 from orchestrator.storage.search_summary import BudgetResult, MeasuredPick, SearchSummary
@@ -150,3 +150,13 @@ def test_report_of_a_search_for_budgets_has_a_sentence_for_each():
     _, first, second = search_sentences(search)
     assert first.startswith(f"Within 24 GiB: {expected}")
     assert second.startswith("In the whole memory, of all training recipes:")
+
+
+def test_trials_that_crashed_are_told_with_their_reason():
+    crashed = make_record(micro_batch=8, outcome=Outcome.CRASHED, reason="SIGSEGV in the step")
+    too_large = make_record(micro_batch=16, outcome=Outcome.OUT_OF_MEMORY)
+    dataset = dataset_of_records([make_record(), crashed, too_large], RunMetadata(name="own"))
+    (line,) = failures(dataset).splitlines()
+    assert line.startswith("1 trial ended as crashed: SIGSEGV in the step (such as ")
+    assert "batch 8" in line
+    assert not failures(dataset_of_records([make_record()], RunMetadata(name="own")))

@@ -1,11 +1,14 @@
 """Which techniques the search gives up after failed trials."""
 
+import itertools
+from collections.abc import Sequence
+
 import pytest
 
 from jobs.record import Outcome, Provenance, TrialRecord
 from orchestrator.search.base import TOO_SLOW
 from orchestrator.search.best.failures import Failures
-from orchestrator.search.model.candidates import candidates_of
+from orchestrator.search.model.candidates import Candidate, candidates_of
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from tests.benchmarks.grids import make_spec
 
@@ -155,3 +158,52 @@ def test_failures_with_two_reasons_have_two_causes():
     trials.end(Outcome.FAILED, "budget_0.5", "liger", "none", reason="one reason")
     trials.end(Outcome.FAILED, "budget_0.5", "plain", "inductor_regional", reason="another reason")
     assert not trials.given_up("budget_0.5", "plain", "none")
+
+
+def crash(failures: Failures, candidates: Sequence[Candidate], index: int) -> None:
+    """Note that the process of a candidate's trial crashed."""
+    trial = candidates[index].trials[0]
+    failures.note(index, TrialRecord(spec=trial, outcome=Outcome.CRASHED, reason="SIGSEGV"))
+
+
+@pytest.fixture
+def sizes():
+    """Failures of two losses, each compiled and not, at three micro-batches; eager ones ran."""
+    names = list(itertools.product(LOSSES, COMPILERS, (2, 4, 8)))
+    specs = [
+        make_spec({"loss": loss, "compile": compiler, "micro_batch": size, "accumulation": 1})
+        for loss, compiler, size in names
+    ]
+    candidates = candidates_of(specs)
+    failures = Failures(candidates, TechniquePriors())
+    for index, (_, compiler, _) in enumerate(names):
+        if compiler == "none":
+            trial = candidates[index].trials[0]
+            failures.note(index, TrialRecord(spec=trial, outcome=Outcome.OK))
+
+    def given_up() -> list[tuple[str, int]]:
+        mask = failures.given_up
+        return [(names[i][0], names[i][2]) for i in range(len(names)) if mask[i]]
+
+    return failures, candidates, {name: index for index, name in enumerate(names)}, given_up
+
+
+def test_crash_gives_up_its_batch_and_larger_ones_of_its_curve_only(sizes):
+    failures, candidates, index, given_up = sizes
+    crash(failures, candidates, index["plain", "inductor_regional", 4])
+    assert given_up() == [("plain", 4), ("plain", 8)]
+
+
+def test_crash_at_the_smallest_batch_gives_up_its_only_suspect(sizes):
+    failures, candidates, index, given_up = sizes
+    crash(failures, candidates, index["plain", "inductor_regional", 2])
+    assert len(given_up()) == 6
+
+
+def test_crashes_on_two_curves_give_up_what_they_share(sizes):
+    failures, candidates, index, given_up = sizes
+    crash(failures, candidates, index["plain", "inductor_regional", 8])
+    crash(failures, candidates, index["plain", "inductor_regional", 4])
+    assert ("liger", 8) not in given_up()
+    crash(failures, candidates, index["liger", "inductor_regional", 8])
+    assert len(given_up()) == 6
