@@ -43,8 +43,8 @@ def correlation(first: str, second: str) -> float:
     (words, number), (other_words, other_number) = parsed(first), parsed(second)
     if words == other_words and number is not None and other_number is not None:
         return math.exp(-_distance(number, other_number))
-    # The first word ends before "_" or the number.
-    if re.split("[_#]", words)[0] == re.split("[_#]", other_words)[0]:
+    # The first word ends before "_", the number or the parameters.
+    if re.split("[_#(]", words)[0] == re.split("[_#(]", other_words)[0]:
         return _VARIANT_CORRELATION
     return 0.0
 

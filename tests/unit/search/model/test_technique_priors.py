@@ -115,6 +115,8 @@ def test_shipped_priors_expect_plausible_memory(axis, value, least, most):
         ("budget_0.05", "budget_0.95", 0.1, 0.3),
         ("lora_r8", "lora_r64", 0.4, 0.6),
         ("inductor", "inductor_regional", 0.9, 0.99),
+        ("lora(alpha=16,r=16)", "lora(alpha=16,dtype=bfloat16,r=16)", 0.9, 0.99),
+        ("lora(r=8)", "vera(r=8)", 0.0, 0.0),
         ("keep", "checkpoint", 0.0, 0.0),
     ],
 )
