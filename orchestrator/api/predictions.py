@@ -83,6 +83,7 @@ def predicted(
     return Predictions(
         config=config,
         gpu=constants.name,
+        gpu_bytes=constants.total_bytes,
         predictions=predictions,
         times=_times(predictions, constants),
     )
@@ -138,6 +139,8 @@ class Predictions:
     config: SweepConfig
     gpu: str
     """Name of the GPU that the predictions are for."""
+    gpu_bytes: int = 0
+    """Its memory, if one GPU was predicted for."""
     predictions: tuple[Prediction, ...]
     times: tuple[StepTime | None, ...] = ()
     """Of a step of each prediction; None where it is not known."""
@@ -179,7 +182,8 @@ class Predictions:
         axes = self.config.axes_in_play
         evaluates = self.config.measure.evaluate_and_save
         if not self.cards:
-            return table(self.predictions, axes, self.times, evaluates=evaluates)
+            gpu = (self.gpu, self.gpu_bytes)
+            return table(self.predictions, axes, self.times, evaluates=evaluates, gpu=gpu)
         return cards_table(self.answers, self.cards, axes, self.cheapest, evaluates=evaluates)
 
     def _repr_html_(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
@@ -32,9 +33,11 @@ def table(
     times: Sequence[StepTime | None] = (),
     *,
     evaluates: bool,
+    gpu: tuple[str, int] | None = None,
 ) -> str:
     """A table with a row for each trial: figures in GiB, the cards that suffice, and the label.
-    ``times`` has the time of each trial's step, if it was forecast."""
+    ``times`` has the time of each trial's step, if it was forecast; ``gpu`` the name and the bytes
+    of the card that was predicted for."""
     if not predictions:
         return "no trials"
     cards = " ".join(f"{card:>7}" for card in predictions[0].cards)
@@ -44,9 +47,16 @@ def table(
         lines += _trial_lines(prediction, label(prediction.choices, axes))
         if time is not None:
             lines.append(f"{'':<12}  {time_words(time)}")
+    reasons = Counter(own.unknown for own in predictions if own.unknown and not own.refused)
+    trials = len(predictions)
+    lines += (f"unknown, {count} of {trials} trials: {why}" for why, count in reasons.items())
     lines += dict.fromkeys(note for own in predictions for note in own.notes)
     fits = {fit for own in predictions for fit in own.cards.values()}
     lines += (f"{fit}: {meaning}" for fit, meaning in _FITS.items() if fit in fits)
+    if gpu is not None:
+        answers = Counter(own.fits(gpu[1]) for own in predictions)
+        counts = ", ".join(f"{fit} {count}" for fit, count in answers.most_common())
+        lines.append(f"{gpu[0]}, {gpu[1] / GIB:.1f} GiB, does a trial fit: {counts}")
     return visible("\n".join(lines))
 
 
@@ -112,7 +122,7 @@ def _decision(prediction: Prediction) -> str:
     if prediction.refused:
         return f"refused: {prediction.refused}"
     if prediction.allocated is None or prediction.reserved is None:
-        return f"unknown: {prediction.unknown}{_bounds(prediction.bounds)}"
+        return f"unknown{_bounds(prediction.bounds)}"
     allocated = f"{_gib(prediction.allocated.bytes):>9}"
     reserved = f"{_gib(prediction.reserved.bytes):>8}"
     device = f"{_device(prediction.device):>22}"

@@ -46,7 +46,9 @@ RAGGED = replace(
 
 def test_table_is_the_recorded_text(monkeypatch):
     monkeypatch.setattr(prediction, "installed_versions", lambda: {"transformers": "5.23.0"})
-    text = table([KNOWN, UNKNOWN, REFUSED, RAGGED], ["micro_batch"], evaluates=False)
+    again = replace(UNKNOWN, trial_id="cccccccccccc", choices={"micro_batch": 64})
+    predictions = [KNOWN, UNKNOWN, REFUSED, RAGGED, again]
+    text = table(predictions, ["micro_batch"], evaluates=False, gpu=("l4", 23 * GIB))
     assert_golden("predictions.txt", text)
 
 
