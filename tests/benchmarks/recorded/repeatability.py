@@ -40,6 +40,8 @@ MOST_DEGREES = 30.0
 FEWEST_DEGREES = 2.1
 """With two or fewer, Student's t has no variance, so that means of rows could not be weighted."""
 PACES = list(Pace)
+WAITS = (0.05, 0.2, 0.5, 0.8, 1.0)
+"""Bounds of the groups in which host-bound pairs are shown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,8 @@ class Pair:
     log_energy_ratio: float | None
     """Of the energy per sample; None if it was not measured."""
     counted_seconds: float
+    waits: float
+    """The larger share of micro-batches after which the GPU ran out of work."""
 
 
 def lines(options: Namespace) -> Iterator[str]:
@@ -115,6 +119,7 @@ def _pair(
         own_errors=(errors[0] / 1.96, errors[1] / 1.96),
         log_energy_ratio=_log_energy_ratio(first, second),
         counted_seconds=min(row.get("counted_seconds") or 0.0 for row in (first, second)),
+        waits=max(row.get("host_bound_share") or 0.0 for row in (first, second)),
     )
 
 
@@ -137,6 +142,8 @@ def report(found: Sequence[Pair]) -> Iterator[str]:
             continue
         variation = fit(of_pace)
         yield f"{pace}: {len(of_pace)} pairs: {_described(variation, of_pace)}"
+        if pace is Pace.HOST:
+            yield from by_waits(of_pace)
         if pace is Pace.GPU:
             yield from shared_by_techniques(of_pace, variation)
         # The sensor's delay is a constant time, which is a share of the counted steps.
@@ -151,6 +158,18 @@ def report(found: Sequence[Pair]) -> Iterator[str]:
             if pair.log_energy_ratio is not None
         ]
         yield f"{pace}, energy: {len(of_energy)} pairs: {_described(fit(of_energy), of_energy)}"
+
+
+def by_waits(found: Sequence[Pair]) -> Iterator[str]:
+    """How far two trials are apart, by how often the GPU waits."""
+    for low, high in itertools.pairwise(WAITS):
+        apart = [abs(pair.log_ratio) for pair in found if low < pair.waits <= high]
+        if len(apart) > MIN_PAIRS:
+            half, most = np.quantile(apart, (0.5, 0.95))
+            yield (
+                f"the GPU waits after {low:.0%} to {high:.0%}: {len(apart)} pairs, half within "
+                f"{half:.1%}, 95 % within {most:.1%}"
+            )
 
 
 def _beside_others(found: Sequence[Pair]) -> list[Pair]:

@@ -70,6 +70,7 @@ def invented(shift: Callable[[int, str], float]) -> list[Pair]:
                 own_errors=(0.0, 0.0),
                 log_energy_ratio=None,
                 counted_seconds=1.0,
+                waits=1.0,
             )
             found.append(pair)
     return found

@@ -36,7 +36,7 @@ def test_planted_fault_is_found(name):
         ("llama", {"precision": "bf16", "adapter": "lora_r8", "accumulation": 2}),
         ("llama", {"batching": "packed", "activations": "checkpoint"}),
         ("bert", {"precision": "bf16_weights", "loop": "accelerate"}),
-        ("llama", {**IN_4_BITS, "batching": "packed"}),
+        ("llama", {**IN_4_BITS, "batching": "packed", "loop": "trl_sft"}),
     ],
 )
 def test_right_gradients_agree(model, choices):
