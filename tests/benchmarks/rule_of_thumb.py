@@ -86,8 +86,8 @@ def main() -> None:
     words = ["--gpus", str(options.gpus), "--memory", options.memory, "--output", options.output]
     words += ["--gpu-minutes", options.gpu_minutes, str(options.config)]
     subprocess.run([sys.executable, "-m", "orchestrator.tune", *words], check=False)
-    (result,) = read(load_dataset(Path(options.output))).results
-    best = result.best
+    # The first answer keeps the user's own training; the second may train differently.
+    best = read(load_dataset(Path(options.output))).results[0].best
     if ruled is None or best is None:
         print("nothing fits by the rule of thumb" if ruled is None else "tune: nothing fits")
         return
