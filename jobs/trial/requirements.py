@@ -27,7 +27,16 @@ def unmet_reason(requirement: str, spec: TrialSpec) -> str:
     return f"there is no check for the requirement {requirement!r}"
 
 
-def _package(name: str, spec: TrialSpec) -> str:
+def lacks_package(requirement: str) -> bool:
+    """Whether this node has no such package or an older one, which no trial is needed to tell."""
+    return any(
+        answer(requirement.removeprefix(prefix), None)
+        for prefix, answer in _OF_PACKAGES.items()
+        if requirement.startswith(prefix)
+    )
+
+
+def _package(name: str, spec: object) -> str:
     if importlib.util.find_spec(name) is not None:
         return ""
     reason = f"the package {name} is not installed"
@@ -78,10 +87,10 @@ def _task(name: str, spec: TrialSpec) -> str:
     return f"it is for the task {name} only; this one is {task}"
 
 
-def _newer(name: str, distribution: str) -> Callable[[str, TrialSpec], str]:
+def _newer(name: str, distribution: str) -> Callable[[str, object], str]:
     """A check for the version of a package, which is called ``name`` in a sentence."""
 
-    def answer(version: str, spec: TrialSpec) -> str:
+    def answer(version: str, spec: object) -> str:
         if missing := _package(distribution, spec):
             return missing
         installed = importlib.metadata.version(distribution)
@@ -235,11 +244,14 @@ def _virtual_tokens(count: str, spec: TrialSpec) -> str:
     )
 
 
-_ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
+_OF_PACKAGES: Mapping[str, Callable[[str, object], str]] = {
     "package:": _package,
     "transformers>=": _newer("transformers", "transformers"),
     "torch>=": _newer("torch", "torch"),
     "trl>=": _newer("TRL", "trl"),
+}
+_ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
+    **_OF_PACKAGES,
     "capability>=": _capability,
     "cuda": _cuda,
     "bf16": _bf16,

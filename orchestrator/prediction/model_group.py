@@ -16,11 +16,7 @@ from orchestrator.prediction.affine_stream import (
 )
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.intervals import Replayed, predicted
-from orchestrator.prediction.length_streams import (
-    Lengths,
-    LengthStreams,
-    traced_lengths,
-)
+from orchestrator.prediction.length_streams import Lengths, LengthStreams, traced_lengths
 from orchestrator.prediction.margins import widened
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
@@ -300,10 +296,7 @@ class ModelGroup:
 
 def unknown(spec: TrialSpec, error: Exception | str) -> Prediction:
     """A prediction that says why nothing is known."""
-    reason = error if isinstance(error, str) else _first_line(error)
-    return Prediction(trial_id=spec.trial_id, choices=spec.choices, unknown=reason)
-
-
-def _first_line(error: Exception) -> str:
-    lines = str(error).strip().splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"
+    if isinstance(error, Exception):
+        first, *_ = str(error).strip().splitlines() or [""]
+        error = f"{type(error).__name__}: {first}"
+    return Prediction(trial_id=spec.trial_id, choices=spec.choices, unknown=error)

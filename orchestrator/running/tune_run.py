@@ -1,13 +1,10 @@
 """Runs ``tune``: ``search: best`` over the configurations of ``planning.tune_space``."""
 
-import importlib.metadata
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import replace
 
-from packaging.version import Version
-
 from jobs.node import nvml
+from jobs.trial.requirements import lacks_package
 from orchestrator.planning.keys.config_model import FollowUpPolicy
 from orchestrator.planning.keys.search_options import TuneOptions
 from orchestrator.planning.plan import Plan
@@ -74,19 +71,12 @@ def run_tune(start: Start, goal: Goal, gpu_seconds: float) -> SweepEnd:
 
 def _is_unmet_here(requirement: str, capability: tuple[int, int] | None) -> bool:
     """Whether this machine lacks a package, version or GPU; ``capability`` is of its newest GPU."""
-    kind, _, name = requirement.partition(":")
-    if kind == "package":
-        return importlib.util.find_spec(name) is None
     # CUDA C++ Programming Guide, compute capabilities: an older GPU would emulate bf16 slowly.
     needed = "capability>=8.0" if requirement == "bf16" else requirement
     subject, _, version = needed.partition(">=")
     if subject == "capability" and capability is not None:
         return capability < tuple(map(int, version.split(".")))
-    if subject != "transformers":
-        return False
-    installed = Version(importlib.metadata.version("transformers"))
-    # A nightly build counts as its coming release.
-    return Version(installed.base_version) < Version(version)
+    return lacks_package(requirement)
 
 
 def not_tried_lines(not_tried: Mapping[str, Mapping[str, str]]) -> list[str]:
