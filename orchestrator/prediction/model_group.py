@@ -90,9 +90,8 @@ class ModelGroup:
             except Exception as error:
                 self._predicted[key] = unknown(spec, error)
         found = replace(self._predicted[key], trial_id=spec.trial_id, choices=spec.choices)
-        if found.device is None or not self._knows_step(spec):
-            return found
-        return replace(found, step=self.step_work(spec))
+        is_known = found.device is not None and self._knows_step(spec)
+        return replace(found, step=self.step_work(spec)) if is_known else found
 
     def _prediction(self, spec: TrialSpec) -> Prediction:
         """The figures of an epoch, and for rows of unequal length also what a trial measures."""
@@ -284,8 +283,7 @@ class ModelGroup:
         return self._traced(batch, samples)
 
     def _traced(self, batch: BatchShapes, samples: int) -> MicroBatches:
-        own = batch.tensors.values()
-        shapes = tuple(tuple(getattr(tensor, "shape", ())) for tensor in own)
+        shapes = tuple(tuple(getattr(own, "shape", ())) for own in batch.tensors.values())
         key = (batch.is_padded, shapes)
         if key not in self._traces:
             self._traces[key] = self._step.micro_batches(
