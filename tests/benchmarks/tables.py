@@ -36,7 +36,8 @@ SUBCOMMANDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     },
     "times": {
         "predicted": {"type": Path, "metavar": "FILE.parquet"},
-        "runs": {"type": Path, "help": "a folder of run folders"},
+        **RUNS,
+        "--other": {"type": Path, "required": True, "help": "the same of another card"},
     },
 }
 """Module of ``tests.benchmarks.recorded``, whose function ``lines`` takes these arguments."""

@@ -2,6 +2,7 @@
 
 operations.py  the kernels of a step: what each computes and moves
 fusion.py      what a compiler makes of them
+tiles.py       what tiles add to the time of a matrix product
 step_work.py   those of a step, from the traced parts that it repeats
 step_time.py   seconds on a card; learned efficiencies are in efficiencies.yaml
 """

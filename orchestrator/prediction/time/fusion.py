@@ -48,7 +48,7 @@ def _joined(
             else:
                 sources[number] = needed
     all_reads, all_writes = tuple(reads.items()), tuple(writes.items())
-    return group[0]._replace(kind="elementwise", reads=all_reads, writes=all_writes)
+    return group[0]._replace(kind="fused", reads=all_reads, writes=all_writes)
 
 
 _Run = tuple[tuple[bool, str], list[Operation]]

@@ -30,10 +30,17 @@ class Operation(NamedTuple):
     writes: tuple[Access, ...] = ()
     is_recomputed: bool = False
     """Whether checkpointing repeats it in the backward pass."""
+    sizes: tuple[int, ...] = (0, 0, 0, 0)
+    """Of products: how many there are, their rows, columns and depth. Of attention: scores, and
+    those that dropout draws a number for."""
 
     @property
-    def is_forward_product(self) -> bool:
-        return self.phase == "forward" and self.kind.endswith(" products")
+    def is_product(self) -> bool:
+        return self.kind.endswith(" products")
+
+    @property
+    def is_attention(self) -> bool:
+        return "attention" in self.kind
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,16 +48,17 @@ class Work:
     """The kernels of a step, or of a part of it."""
 
     by_kind: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-    """Kind -> a row for each kernel: floating-point operations, bytes, how often it runs."""
+    """Kind -> a row for each kernel: floating-point operations, bytes, how often it runs, and the
+    four ``sizes`` of an operation."""
     model_flop: float = 0.0
     """Floating-point operations without repeated ones, as the MFU counts them."""
 
     @classmethod
     def of(cls, operations: Sequence[Operation]) -> Work:
-        rows: dict[str, list[tuple[int, int, int]]] = {}
+        rows: dict[str, list[tuple[int, ...]]] = {}
         for own in operations:
             nbytes = sum(size for _, size in (*own.reads, *own.writes))
-            rows.setdefault(own.kind, []).append((own.flop, nbytes, 1))
+            rows.setdefault(own.kind, []).append((own.flop, nbytes, 1, *own.sizes))
         return cls(
             by_kind={kind: np.array(own, dtype=float) for kind, own in rows.items()},
             model_flop=float(sum(own.flop for own in operations if not own.is_recomputed)),
@@ -68,7 +76,7 @@ class Work:
 
     def __mul__(self, times: float) -> Work:
         """The same, run so many times."""
-        scale = np.array([1, 1, times])
+        scale = np.array([1, 1, times, 1, 1, 1, 1])
         by_kind = {kind: rows * scale for kind, rows in self.by_kind.items()}
         return Work(by_kind=by_kind, model_flop=self.model_flop * times)
 

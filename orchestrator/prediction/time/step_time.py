@@ -1,7 +1,9 @@
 """Seconds of a training step on a card: a roofline of its kernels, by kind of operation.
 
 A kernel takes the longer of two times at the card's full rates: that of its arithmetic, and that
-of its bytes. Kernels of a kind reach a share of these rates, their efficiency. If the host needs
+of its bytes. Kernels of a kind reach a share of these rates, their efficiency. Tiles of a product
+that do not fill all multiprocessors cost as much as full ones (``tiles.py``), and each score of
+attention an exponential. Between two steps the GPU waits for the next batch. If the host needs
 longer to launch all kernels than the card to run them, the step is host-bound: then only a lower
 bound is known. ``efficiencies.yaml`` has what was learned from recorded runs.
 """
@@ -19,6 +21,7 @@ import yaml
 
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.time.operations import StepWork
+from orchestrator.prediction.time.tiles import tiled_flop
 
 _FILE = Path(__file__).with_name("efficiencies.yaml")
 Bound = Literal["gpu", "host", "either"]
@@ -64,7 +67,7 @@ def step_time(step: StepWork, gpu: Gpu) -> StepTime | None:
     full = full_rate_seconds(step, gpu)
     kernels, updates = (step.work.launches(of_optimizer=own) for own in (False, True))
     seconds = sum(own / learned["efficiencies"].get(kind, 0.65) for kind, own in full.items())
-    seconds += learned["seconds_per_kernel"] * kernels
+    seconds += learned["seconds_per_step"] + learned["seconds_per_kernel"] * kernels
     seconds += learned["seconds_per_optimizer_kernel"] * updates
     below, above = learned["errors"]["compiled" if step.is_compiled else "eager"]
     # The errors of other cards were never measured.
@@ -91,32 +94,47 @@ def _bound(seconds_per_host_second: float, spread: list[float]) -> Bound:
 
 
 PRODUCTS = " products"
-ENDS = "ends of matrix multiplications"
-"""What is lost where the tiles of a matrix product do not fill all multiprocessors: it is learned
-as a number of 10**9 floating-point operations of each product."""
-_OF_MEMORY = frozenset({"reductions", "copies", "optimizer"})
+SCORES = "scores"
+"""Exponentials of attention, each of which a multiprocessor's special units compute."""
+DROPPED = "dropped scores"
+"""Numbers that dropout draws for scores, learned by the same rate."""
+_SCORES_PER_SECOND = 16 * 1.7e9
+"""Of a multiprocessor: 16 exponentials a cycle."""
+_CACHED = 0.5
+"""Share of the bytes that kernels find in the GPU's cache."""
+_CACHE_BYTES_PER_SECOND = 4.3e10
+"""Of a multiprocessor from the cache: 5.7 TB/s of an H100's 132."""
+_OF_MEMORY = frozenset({"fused", "reductions", "copies", "optimizer"})
 """Kinds that are learned by themselves; others that move bytes are ``elementwise``."""
 
 
 def full_rate_seconds(step: StepWork, gpu: Gpu) -> dict[str, float]:
     """Learned kind of operation -> the seconds of all its kernels at the card's full rates."""
     seconds: defaultdict[str, float] = defaultdict(float)
+    cached = _CACHED / (_CACHE_BYTES_PER_SECOND * gpu.multiprocessors)
+    seconds_per_byte = (1 - _CACHED) / gpu.bytes_per_second + cached
     for kind, rows in step.work.by_kind.items():
         traced_format, _, name = kind.partition(" ")
         times = rows[:, 2]
-        each = rows[:, 1] / gpu.bytes_per_second
+        each = rows[:, 1] * seconds_per_byte
         learned = kind if kind in _OF_MEMORY else "elementwise"
         if name:
-            is_product = name == PRODUCTS.strip()
+            is_product = kind.endswith(PRODUCTS)
             # Attention never computes in TF32.
             computed = (
                 step.formats.get(traced_format, traced_format) if is_product else traced_format
             )
-            rate = _rate(gpu, computed)
-            each = np.maximum(each, rows[:, 0] / rate)
+            flop, sizes = rows[:, 0], rows[:, 3:]
             bits = "16-bit" if computed in ("bf16", "fp16") else computed
-            learned = bits + (PRODUCTS if is_product else " attention")
-            seconds[ENDS] += is_product * 1e9 / rate * float(times.sum())
+            learned = f"{bits} {'attention' if not is_product else name}"
+            if name == PRODUCTS.strip():
+                tiled = tiled_flop(sizes, gpu.multiprocessors, fills=computed != "fp32")
+                flop = np.maximum(flop, tiled)
+            elif not is_product:
+                for part, column in ((SCORES, 0), (DROPPED, 1)):
+                    scores = float((sizes[:, column] * times).sum())
+                    seconds[part] += scores / (_SCORES_PER_SECOND * gpu.multiprocessors)
+            each = np.maximum(each, flop / _rate(gpu, computed))
         seconds[learned] += float((each * times).sum())
     return dict(seconds)
 
@@ -131,7 +149,9 @@ def _mfu(step: StepWork, gpu: Gpu, seconds: float) -> float | None:
     products = [kind for kind in step.work.by_kind if kind.endswith(PRODUCTS)]
     if not products:
         return None
-    main = max(products, key=lambda kind: float(np.prod(step.work.by_kind[kind][:, ::2], 1).sum()))
+    main = max(
+        products, key=lambda kind: float(np.prod(step.work.by_kind[kind][:, (0, 2)], 1).sum())
+    )
     number_format = main.partition(" ")[0]
     rate = _rate(gpu, step.formats.get(number_format, number_format))
     return step.work.model_flop / seconds / rate

@@ -22,7 +22,7 @@ class PartWork:
     compiled: Work = field(default_factory=Work)
     """The same part if it is compiled."""
     forward: Work = field(default_factory=Work)
-    """The products of its forward pass."""
+    """The products of its forward pass, without those of the loss."""
 
     @classmethod
     def of(cls, operations: Sequence[Operation], kept: Iterable[int]) -> PartWork:
@@ -30,7 +30,7 @@ class PartWork:
         return cls(
             eager=Work.of(operations),
             compiled=Work.of(fused(operations, kept)),
-            forward=Work.of([own for own in operations if own.is_forward_product]),
+            forward=Work.of(_of_blocks(operations)),
         )
 
     def without(self, other: PartWork) -> PartWork:
@@ -50,6 +50,15 @@ class PartWork:
             compiled=self.compiled.towards(high.compiled, position),
             forward=self.forward.towards(high.forward, position),
         )
+
+
+def _of_blocks(operations: Sequence[Operation]) -> list[Operation]:
+    """The forward products that compiled blocks may repeat. What first appears behind the last
+    attention is of the loss, which is not compiled with a block."""
+    forward = [own for own in operations if own.phase == "forward"]
+    attention = [number for number, own in enumerate(forward) if own.is_attention]
+    before = {own.sizes for own in forward[: max(attention, default=len(forward))]}
+    return [own for own in forward if own.is_product and own.sizes in before]
 
 
 def step_of(

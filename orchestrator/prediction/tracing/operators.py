@@ -1,6 +1,7 @@
 """What a traced operator does on a GPU: its kind, its arithmetic, and the memory that it moves."""
 
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from math import prod
 from typing import Any
@@ -58,17 +59,22 @@ def operation(
     if not writes:
         return None
     flop = 0
+    sizes = (0, 0, 0, 0)
     if kind == "products" or name in _ATTENTION:
         is_product = kind == "products"
         dtype = reads[-1 if is_product else 0].dtype
         flop = _product_flop(name, args, output) if is_product else _attention_flop(func, args)
-        kind = f"{_FORMATS.get(dtype, 'fp32')} {kind}"
+        sizes = _product_sizes(name, args, output) if is_product else _scores(func, args)
+        kind = f"{_FORMATS.get(dtype, 'fp32')} {'grouped ' * (name == '_grouped_mm')}{kind}"
+    most = sum(map(_nbytes, writes)) if kind == "rows" else sys.maxsize
     return Operation(
         kind=OPTIMIZER if phase == "update" else kind,
         phase=phase,
         flop=flop,
-        reads=tuple((number(own), _nbytes(own)) for own in reads),
+        # Of a table, no more is read than is taken from it.
+        reads=tuple((number(own), min(_nbytes(own), most)) for own in reads),
         writes=tuple((number(own), _nbytes(own)) for own in writes),
+        sizes=sizes,
         is_recomputed=torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1,
     )
 
@@ -107,6 +113,26 @@ def _product_flop(name: str, args: tuple[Any, ...], output: Any) -> int:
     left, right = args[1:3] if name in ("addmm", "baddbmm") else args[:2]
     # A group of ``_grouped_mm`` has its own rows, so that each of them meets one matrix.
     return int(2 * left.numel() * right.shape[-1])
+
+
+def _product_sizes(name: str, args: tuple[Any, ...], output: Any) -> tuple[int, int, int, int]:
+    """How many products, their rows, columns and depth."""
+    if name == "convolution":
+        channels, *depth = args[1].shape
+        return 1, output.numel() // channels, channels, prod(depth)
+    if name == "convolution_backward":
+        channels, *columns = args[2].shape
+        return sum(args[-1][:2]), args[0].numel() // channels, prod(columns), channels
+    left, right = args[1:3] if name in ("addmm", "baddbmm") else args[:2]
+    return prod(left.shape[:-2]), left.shape[-2], right.shape[-1], left.shape[-1]
+
+
+def _scores(func: Any, args: tuple[Any, ...]) -> tuple[int, int, int, int]:
+    """How many scores an attention computes, and for how many of them dropout draws a number."""
+    given = dict(zip((own.name for own in func._schema.arguments), args, strict=False))
+    scores = prod(given["query"].shape[:-1]) * given["key"].shape[-2]
+    scores //= 1 + bool(given.get("is_causal"))
+    return scores, scores * bool(given.get("dropout_p")), 0, 0
 
 
 def _attention_flop(func: Any, args: tuple[Any, ...]) -> int:

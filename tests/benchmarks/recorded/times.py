@@ -2,8 +2,9 @@
 
 FILE is what ``python -m tests.benchmarks.predictions --times`` wrote: the seconds of the kernels of
 each recorded configuration at the card's full rates. Rows on a GPU that other processes used are
-left out. The last lines are what ``orchestrator/prediction/time/efficiencies.yaml`` holds: the same
-fit, on all models, and the errors of those that were left out.
+left out. FILE of ``--other`` holds rows of another card, which the fit never sees. The last lines
+are what ``orchestrator/prediction/time/efficiencies.yaml`` holds: the same fit, on all models, and
+the errors of those that were left out.
 """
 
 import itertools
@@ -12,13 +13,15 @@ import statistics
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from scipy.optimize import lsq_linear
 
 from jobs.record import Outcome
+from jobs.techniques import AXES
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.time.step_time import ENDS, PRODUCTS
+from orchestrator.prediction.time.step_time import DROPPED, PRODUCTS, SCORES
 from orchestrator.storage.tables.predictions import read_predictions
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import GIB
@@ -26,16 +29,22 @@ from tests.benchmarks.recorded.configurations import identity, measured_rows, re
 
 HOST_BOUND = 0.1
 """Share of micro-batches without queued work above which a row is not GPU-bound."""
-_USUAL_SHARE = 0.65
+_USUAL_SHARE = 0.7
 """The efficiency of a kind of which the rows say little."""
-_USUAL = {ENDS: 2.0}
-_USUAL_KERNELS = (2e-6, 6e-6)
-"""Seconds between two kernels, and of the launch of a kernel, which an optimizer waits for."""
+_USUAL = {SCORES: 2.0, DROPPED: 3.5}
+_USUAL_SECONDS = (2e-6, 6e-6, 4e-3)
+"""Between two kernels; of the launch of a kernel, which an optimizer waits for; between steps."""
 _PRIOR = 0.3
 """Weight of a factor's usual value, where a model has 1."""
 _BUDGETS = (24, 40, 80, 138)
+_SIZES = ("micro_batch", "accumulation", "sequence_length", "precision")
+"""Axes that are no techniques."""
 _ENOUGH = 8
 """Rows among which a pick says something."""
+_ENDS = (0.02, 0.98)
+_MARGIN = 1.25
+"""An interval ends so much beyond these quantiles of the errors: then 95 % of the rows of a model
+are within the intervals of the others."""
 _STEADY = 0.02
 """Relative errors below this are all as good: equal trials differ by as much."""
 
@@ -49,6 +58,7 @@ class Timed:
     model: str
     number_format: str
     is_compiled: bool
+    techniques: tuple[str, ...]
     full_rate_seconds: Mapping[str, float]
     launches: float
     optimizer_launches: float
@@ -67,16 +77,17 @@ class Timed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Fit:
-    """Kind -> seconds for each second at full rates; and seconds for each kernel."""
+    """Kind -> seconds for each second at full rates; and seconds for each kernel and step."""
 
     factors: Mapping[str, float]
     seconds_per_kernel: float
     seconds_per_optimizer_kernel: float
+    seconds_per_step: float
 
     def __call__(self, own: Timed) -> float:
         kinds = own.full_rate_seconds.items()
         seconds = sum(self.factors.get(kind, 1 / _USUAL_SHARE) * full for kind, full in kinds)
-        seconds += self.seconds_per_kernel * own.launches
+        seconds += self.seconds_per_step + self.seconds_per_kernel * own.launches
         return seconds + self.seconds_per_optimizer_kernel * own.optimizer_launches
 
 
@@ -84,10 +95,10 @@ def fitted(rows: Sequence[Timed]) -> Fit:
     """Least absolute relative errors. Every model has the same weight; the assumption that all is
     as usual has less, and decides where the rows say little."""
     kinds = sorted({kind for own in rows for kind in own.full_rate_seconds})
-    usual = np.array([*(_USUAL.get(kind, 1 / _USUAL_SHARE) for kind in kinds), *_USUAL_KERNELS])
+    usual = np.array([*(_USUAL.get(kind, 1 / _USUAL_SHARE) for kind in kinds), *_USUAL_SECONDS])
     table = [
         [own.full_rate_seconds.get(kind, 0.0) for kind in kinds]
-        + [own.launches, own.optimizer_launches]
+        + [own.launches, own.optimizer_launches, 1.0]
         for own in rows
     ]
     # A column is the share of the step's time that its kind would have if all were as usual.
@@ -104,8 +115,9 @@ def fitted(rows: Sequence[Timed]) -> Fit:
     factors = changes * usual
     return Fit(
         factors=dict(zip(kinds, factors, strict=False)),
-        seconds_per_kernel=float(factors[-2]),
-        seconds_per_optimizer_kernel=float(factors[-1]),
+        seconds_per_kernel=float(factors[-3]),
+        seconds_per_optimizer_kernel=float(factors[-2]),
+        seconds_per_step=float(factors[-1]),
     )
 
 
@@ -139,9 +151,13 @@ def errors_left_out(
     return errors
 
 
+Errors = Mapping[str, Sequence[float]]
+
+
 def lines(options: Namespace) -> Iterator[str]:
-    every = list(timed(options))
+    every = list(timed(options, options.predicted))
     bound = [own for own in every if own.host_bound_share <= HOST_BOUND]
+    others = [own for own in timed(options, options.other) if own.host_bound_share <= HOST_BOUND]
     errors = errors_left_out(bound, fitted)
     rival = errors_left_out(bound, constant_mfu)
     yield "| model left out | GPU-bound rows | median error | nine of ten within | constant MFU |"
@@ -154,6 +170,8 @@ def lines(options: Namespace) -> Iterator[str]:
             f"| {_quantile(other, 0.5):.1%}, {_quantile(other, 0.9):.1%} |"
         )
     yield from _by_compiler(bound, errors)
+    yield from _by_technique(bound, errors)
+    yield from _of_other_card(bound, others, errors)
     yield from regrets(every)
     fit = fitted(bound)
     yield from _host(every, fit)
@@ -161,22 +179,76 @@ def lines(options: Namespace) -> Iterator[str]:
     yield from (f"  {kind}: {1 / factor:.3f}" for kind, factor in fit.factors.items())
     yield f"seconds_per_kernel: {fit.seconds_per_kernel:.2e}"
     yield f"seconds_per_optimizer_kernel: {fit.seconds_per_optimizer_kernel:.2e}"
+    yield f"seconds_per_step: {fit.seconds_per_step:.2e}"
 
 
-def _by_compiler(bound: Sequence[Timed], errors: Mapping[str, Sequence[float]]) -> Iterator[str]:
-    """The ends of nine of ten errors, which are the interval of a forecast."""
+def _by_compiler(bound: Sequence[Timed], errors: Errors) -> Iterator[str]:
+    """The ends of the errors, which are the interval of a forecast, and the share of each model's
+    rows that an interval of the others holds."""
+    for is_compiled, name in ((False, "eager"), (True, "compiled")):
+        own = _chosen(bound, errors, lambda row, kind=is_compiled: row.is_compiled is kind)
+        every = [*itertools.chain(*own.values())]
+        if not every:
+            continue
+        inside = 0
+        for model, its in own.items():
+            others = [*itertools.chain(*(own[other] for other in own if other != model))]
+            low, high = _interval(others or its)
+            inside += sum(1 / (1 + low) <= 1 / (1 + error) <= 1 + high for error in its)
+        low, high = _interval(every)
+        middle = f"median {_quantile(every, 0.5):.1%}, nine of ten {_quantile(every, 0.9):.1%}"
+        yield f"{name}: {len(every)} rows, {middle}, interval [{low:.2f}, {high:.2f}]"
+        yield f"  intervals of other models hold {inside / len(every):.1%}"
+
+
+def _interval(errors: Sequence[float]) -> tuple[float, float]:
+    """How much a forecast may be too high, and too low, with a margin for other models."""
+    below, above = np.quantile(errors, _ENDS[1]), -np.quantile(errors, _ENDS[0])
+    return max(0.0, _MARGIN * float(below)), max(0.0, _MARGIN * float(above / (1 - above)))
+
+
+def _chosen(
+    bound: Sequence[Timed], errors: Errors, is_chosen: Callable[[Timed], bool]
+) -> dict[str, list[float]]:
+    """Model -> the errors of its chosen rows; ``errors`` are in the order of ``bound``."""
     ordered = {model: iter(own) for model, own in errors.items()}
-    by_compiler: dict[bool, list[float]] = {False: [], True: []}
+    chosen: dict[str, list[float]] = {}
     for own in bound:
-        by_compiler[own.is_compiled].append(next(ordered[own.model]))
-    for is_compiled, own in by_compiler.items():
-        if own:
-            # A forecast that is too high by an error needs as much room below.
-            below, above = np.quantile(own, 0.95), -np.quantile(own, 0.05)
-            ends = f"[{below:.2f}, {above / (1 - above):.2f}]"
-            name = "compiled" if is_compiled else "eager"
-            middle = f"median {_quantile(own, 0.5):.1%}, nine of ten {_quantile(own, 0.9):.1%}"
-            yield f"{name}: {len(own)} rows, {middle}, interval {ends}"
+        error = next(ordered[own.model])
+        if is_chosen(own):
+            chosen.setdefault(own.model, []).append(error)
+    return chosen
+
+
+def _by_technique(bound: Sequence[Timed], errors: Errors) -> Iterator[str]:
+    yield "| technique | rows | bias | median error | nine of ten within |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    for name in sorted({name for own in bound for name in own.techniques}):
+        chosen = _chosen(bound, errors, lambda own, name=name: name in own.techniques)
+        its = [*itertools.chain(*chosen.values())]
+        if len(its) >= _ENOUGH:
+            ends = f"{_quantile(its, 0.5):.1%} | {_quantile(its, 0.9):.1%}"
+            yield f"| {name} | {len(its)} | {statistics.median(its):+.1%} | {ends} |"
+
+
+def _of_other_card(
+    bound: Sequence[Timed], others: Sequence[Timed], errors: Errors
+) -> Iterator[str]:
+    """Rows of a card that the fit never sees, each by what was learned from other models."""
+    yield "| other card, model | rows | bias | median error | nine of ten within |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    every = []
+    for model in dict.fromkeys(own.model for own in others):
+        fit = fitted([own for own in bound if own.model != model])
+        its = [fit(own) / own.seconds - 1 for own in others if own.model == model]
+        every += its
+        ends = f"{_quantile(its, 0.5):.1%} | {_quantile(its, 0.9):.1%}"
+        yield f"| {model} | {len(its)} | {statistics.median(its):+.1%} | {ends} |"
+    low, high = _interval([*itertools.chain(*errors.values())])
+    inside = sum(1 / (1 + 2 * low) <= 1 / (1 + error) <= 1 + 2 * high for error in every)
+    ends = f"{_quantile(every, 0.5):.1%} | {_quantile(every, 0.9):.1%}"
+    yield f"| all | {len(every)} | {statistics.median(every):+.1%} | {ends} |"
+    yield f"twice the interval holds {inside / len(every):.1%}"
 
 
 def regrets(every: Sequence[Timed]) -> Iterator[str]:
@@ -219,14 +291,15 @@ def _quantile(errors: Sequence[float], share: float) -> float:
     return float(np.quantile(np.abs(errors), share))
 
 
-def timed(options: Namespace) -> Iterator[Timed]:
-    """The configurations of the file that were measured on the GPU of its figures."""
-    table, about = read_predictions(options.predicted)
+def timed(options: Namespace, predicted: Path) -> Iterator[Timed]:
+    """The configurations of the file that were measured on one GPU like that of its figures."""
+    table, about = read_predictions(predicted)
     measured: dict[tuple[str, tuple[str, ...]], list[Row]] = {}
     models: dict[str, str] = {}
-    for dataset in recorded_runs(options.runs):
+    for dataset in itertools.chain(*map(recorded_runs, options.runs)):
         for own in measured_rows(dataset):
-            on_it = about["gpu"] in str(own.row["gpu_model"]).lower()
+            is_alone = (own.row.get("world_size") or 1) == 1
+            on_it = is_alone and about["gpu"] in str(own.row["gpu_model"]).lower()
             if own.row["outcome"] == Outcome.OK and on_it:
                 measured.setdefault((own.group, identity(own.row)), []).append(own.row)
                 models[own.group] = _model_name(dataset.run.config["model"])
@@ -236,11 +309,11 @@ def timed(options: Namespace) -> Iterator[Timed]:
         for own in (choices, {**choices, "sequence_length": "data"}):
             rows = measured.get((row["config"], identity(own)), [])
             if rows and not any(map(_waits_for_data, rows)):
-                yield _timed(row, rows, models[row["config"]])
+                yield _timed(row, own, rows, models[row["config"]])
                 break
 
 
-def _timed(row: Row, rows: Sequence[Row], model: str) -> Timed:
+def _timed(row: Row, choices: Row, rows: Sequence[Row], model: str) -> Timed:
     full = json.loads(row["full_rate_seconds"])
     products = {kind: own for kind, own in full.items() if kind.endswith(PRODUCTS)}
     speed = statistics.median(own["samples_per_second"] for own in rows)
@@ -251,6 +324,7 @@ def _timed(row: Row, rows: Sequence[Row], model: str) -> Timed:
         device_bytes=max(own["device_peak_bytes"] for own in rows),
         number_format=max(products, key=products.__getitem__).partition(" ")[0],
         is_compiled=row["is_compiled"],
+        techniques=_techniques(choices),
         full_rate_seconds=full,
         launches=row["launches"],
         optimizer_launches=row["optimizer_launches"],
@@ -258,6 +332,16 @@ def _timed(row: Row, rows: Sequence[Row], model: str) -> Timed:
         seconds=row["samples"] / speed,
         host_bound_share=statistics.median(own["host_bound_share"] for own in rows),
     )
+
+
+def _techniques(choices: Row) -> tuple[str, ...]:
+    """What differs from the default of its axis, and the number format."""
+    names = [f"precision: {choices.get('precision')}"]
+    for name, axis in AXES.items():
+        value = choices.get(name)
+        if name not in _SIZES and value is not None and value != axis.default:
+            names.append(f"{name}: {value}")
+    return tuple(names)
 
 
 def _waits_for_data(row: Row) -> bool:

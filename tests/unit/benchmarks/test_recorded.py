@@ -129,9 +129,14 @@ def test_spread_finds_the_prior_that_trials_were_drawn_with():
 
 def test_learned_efficiencies_are_those_that_the_recorded_rows_fit():
     options = command_line().parse_args(
-        ["times", str(ROOT / "tests/data/predictions/times.parquet"), str(ROOT / "docs/results")]
+        [
+            "times",
+            *(str(ROOT / own) for own in ("tests/data/predictions/times.parquet", "docs/results")),
+            *("--other", str(ROOT / "tests/data/predictions/times_h100.parquet")),
+        ]
     )
-    bound = [own for own in times.timed(options) if own.host_bound_share <= 0.1]
+    rows = times.timed(options, options.predicted)
+    bound = [own for own in rows if own.host_bound_share <= 0.1]
     fit = times.fitted(bound)
     file = ROOT / "orchestrator/prediction/time/efficiencies.yaml"
     learned = yaml.safe_load(file.read_text())["efficiencies"]

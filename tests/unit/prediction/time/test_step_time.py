@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.time.fusion import fused
 from orchestrator.prediction.time.operations import Operation, StepWork, Work
 from orchestrator.prediction.time.step_time import full_rate_seconds, step_time
+from orchestrator.prediction.time.tiles import tiled_flop
 
 H200 = load_gpu("h200")
 TFLOP, GB = 10**12, 10**9
@@ -25,7 +27,18 @@ def _product(flop: int, nbytes: int, number_format: str = "bf16") -> Operation:
 def test_kernel_takes_the_longer_of_arithmetic_and_bytes():
     step = _step(_product(100 * TFLOP, GB), _product(TFLOP, 480 * GB))
     seconds = full_rate_seconds(step, H200)
-    assert seconds["16-bit products"] == pytest.approx(100 / 989.4 + 480 / 4800)
+    assert seconds["16-bit products"] == pytest.approx(100 / 989.4 + 240 / 4800 + 240 / (132 * 43))
+
+
+def test_tiles_that_do_not_fill_the_multiprocessors_cost_as_much_as_full_ones():
+    def flop(rows: int) -> float:
+        sizes = np.array([[1, rows, 256, 4096]], dtype=float)
+        return float(tiled_flop(sizes, 132, fills=False)[0])
+
+    whole = flop(132 * 128)
+    assert whole == 2 * 132 * 128 * 256 * 4096
+    assert flop(132 * 128 - 100) == whole < flop(132 * 128 + 1)
+    assert flop(128) > 2 * 128 * 256 * 4096
 
 
 def test_tf32_speeds_up_products_and_not_attention():

@@ -25,24 +25,33 @@ def _empty(*shape: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
     [
         pytest.param(
             lambda: torch.mm(_empty(4, 8), _empty(8, 16)),
-            {"bf16 products": [[2 * 4 * 8 * 16, 2 * (4 * 8 + 8 * 16 + 4 * 16), 1]]},
+            {"bf16 products": [[2 * 4 * 8 * 16, 2 * (4 * 8 + 8 * 16 + 4 * 16), 1, 1, 4, 16, 8]]},
             id="product",
         ),
         pytest.param(
             lambda: torch.bmm(_empty(3, 4, 8), _empty(3, 8, 16)),
-            {"bf16 products": [[3 * 2 * 4 * 8 * 16, 3 * 2 * (4 * 8 + 8 * 16 + 4 * 16), 1]]},
+            {
+                "bf16 products": [
+                    [3 * 2 * 4 * 8 * 16, 3 * 2 * (4 * 8 + 8 * 16 + 4 * 16), 1, 3, 4, 16, 8]
+                ]
+            },
             id="batch of products",
         ),
         pytest.param(lambda: _empty(4, 8).t().view(8, 2, 2), {}, id="views run no kernel"),
         pytest.param(
             lambda: _empty(4, 1).expand(4, 8) * 2,
-            {"elementwise": [[0, 2 * (4 + 4 * 8), 1]]},
+            {"elementwise": [[0, 2 * (4 + 4 * 8), 1, 0, 0, 0, 0]]},
             id="an expanded tensor is read once",
         ),
         pytest.param(
             lambda: _empty(8).add_(1),
-            {"elementwise": [[0, 2 * 2 * 8, 1]]},
+            {"elementwise": [[0, 2 * 2 * 8, 1, 0, 0, 0, 0]]},
             id="in place: read and written",
+        ),
+        pytest.param(
+            lambda: _empty(1000, 8).index_select(0, _empty(3, dtype=torch.int64)),
+            {"rows": [[0, 2 * 2 * 3 * 8 + 3 * 8, 1, 0, 0, 0, 0]]},
+            id="of a table, only what is taken is read",
         ),
     ],
 )
@@ -58,3 +67,11 @@ def test_causal_attention_computes_half():
         return found["bf16 flash attention"][0][0]
 
     assert attention(is_causal=False) == 2 * attention(is_causal=True) == 4 * 2 * 64 * 64 * 16
+
+
+@pytest.mark.parametrize(("dropout", "drawn"), [(0.0, 0), (0.1, 2 * 64 * 64)])
+def test_dropout_draws_a_number_for_every_score(dropout, drawn):
+    inputs = [_empty(1, 2, 64, 16) for _ in range(3)]
+    operator = torch.ops.aten._scaled_dot_product_flash_attention
+    found = _recorded(lambda: operator(*inputs, dropout, is_causal=False))
+    assert found["bf16 flash attention"][0][3:5] == [2 * 64 * 64, drawn]
