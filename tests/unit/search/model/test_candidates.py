@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from jobs.spec import TrialSpec
+from jobs.spec import DatasetFile, DataSpec, ModelSpec, TrialSpec
 from orchestrator.search.model.candidates import candidates_of
 from tests.benchmarks.grids import make_spec
 
@@ -52,3 +52,17 @@ def test_optimizer_family_ignores_axes_that_leave_the_optimizer_alone():
     plain = family(precision="fp32", adapter="none")
     assert family(precision="bf16", adapter="none") == plain
     assert family(precision="fp32", adapter="lora_r8") != plain
+
+
+def test_new_lengths_are_those_of_rows_that_may_differ():
+    file = DataSpec(file=DatasetFile(path="rows.parquet", format="parquet"))
+    of_texts = replace(spec(1), data=file)
+    images = ModelSpec(task="image-classification", architecture="vit")
+    of_images = replace(of_texts, model=images)
+    whole_epoch = replace(of_texts, measure=replace(of_texts.measure, steps=None))
+    several = replace(spec(16), data=file)
+    lengths = [candidates_of([own])[0].new_lengths for own in (of_texts, several)]
+    # A turn of six and three others, or of four and two, and the longest rows.
+    assert lengths == [10, 7]
+    equal = [spec(1), of_images, whole_epoch]
+    assert [candidates_of([own])[0].new_lengths for own in equal] == [0, 0, 0]
