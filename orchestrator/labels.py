@@ -23,7 +23,7 @@ def label(choices: Mapping[str, Choice], axes: Sequence[str]) -> str:
         if axis not in BATCH_NAMES:
             words.append(_word(axis, choices.get(axis)))
     # Drop the empty words of axes at their default.
-    return SEPARATOR.join(filter(None, words)) or "default"
+    return SEPARATOR.join(filter(None, words)) or "baseline"
 
 
 def option(name: str) -> str:

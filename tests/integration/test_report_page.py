@@ -57,7 +57,7 @@ def page(browser: Any, folder: Path) -> Iterator[Any]:
 
 
 def test_page_opens_with_the_gain_and_the_smallest_budget_above_the_fold(page):
-    assert "× the default's throughput" in page.locator("#decision .gain").inner_text()
+    assert "× the baseline's throughput" in page.locator("#decision .gain").inner_text()
     assert "Fastest in 8 GiB" in page.locator("#decision").inner_text()
     assert page.locator("#budget").get_attribute("aria-valuetext") == "8 GiB"
     gain = page.locator("#decision .gain").bounding_box()

@@ -60,7 +60,7 @@ def test_labels_of_a_shipped_config_stand_for_one_trial_each(path):
     assert len(set(labels)) == len(labels)
 
 
-def test_label_of_a_subset_names_the_axis_on_which_other_trials_have_the_default(tmp_path):
+def test_label_of_a_subset_names_the_axis_on_which_other_trials_have_the_baseline(tmp_path):
     path = tmp_path / "sweep.yaml"
     path.write_text(
         "model: {task: causal-lm, architecture: llama, config: {}}\n"
@@ -69,4 +69,4 @@ def test_label_of_a_subset_names_the_axis_on_which_other_trials_have_the_default
     )
     config = load_config(path)
     eager, compiled = (label(trial.choices, config.axes_in_play) for trial in plan(config).trials)
-    assert compiled == f"{eager} · inductor_regional".replace("default · ", "")
+    assert compiled == f"{eager} · inductor_regional".replace("baseline · ", "")

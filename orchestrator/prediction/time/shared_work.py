@@ -43,7 +43,7 @@ def parts_of_ranks(
 
 
 def shared_step(spec: TrialSpec, step: StepWork) -> StepWork:
-    """The step whose kernels and collective operations are told apart."""
+    """The step whose kernels and collective operations are kept apart."""
     exchanged = _split(step.work)[1]
     zero = (spec.settings.deepspeed or {}).get("zero_optimization")
     calls = exchanged.launches(of_optimizer=False)

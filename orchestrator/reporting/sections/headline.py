@@ -1,4 +1,4 @@
-"""The gain over the default configuration: the first figure that a reader sees."""
+"""The gain over the baseline: the first figure that a reader sees."""
 
 from collections.abc import Iterator, Sequence
 
@@ -12,7 +12,7 @@ from orchestrator.units import memory, number
 
 
 def make(dataset: Dataset) -> Content | None:
-    """A sentence with the gain of the pick, in the smallest budget that the default fits, too.
+    """A sentence with the gain of the pick, in the smallest budget that the baseline fits, too.
     Without such a budget, in the smallest that anything fits; without budgets, of all."""
     compared = list(_compared(dataset))
     results = dataset.main
@@ -25,11 +25,11 @@ def make(dataset: Dataset) -> Content | None:
     label = dataset.pick_label(pick.configuration)
     text = f"{headline(gain)}, by {which}: {label}. {comparison(dataset, gain)}."
     if gain.is_default:
-        text = f"No gain over the default techniques, which are {which}: {label}."
+        text = f"No gain over the baseline, whose techniques are {which}: {label}."
     elif not _default_fits((budget, pick, gain)):
         speed = number(pick.configuration.samples_per_second)
         text = (
-            f"{speed} samples/s in {memory(pick.memory_bytes)}, by {which}: {label}. The default "
+            f"{speed} samples/s in {memory(pick.memory_bytes)}, by {which}: {label}. The baseline "
             f"fits no budget. {comparison(dataset, gain)}."
         )
     return Content(title="", text=(text,))
@@ -63,33 +63,33 @@ def first_budget(dataset: Dataset) -> int | None:
 
 
 def headline(gain: Gain) -> str:
-    """``5.0 × the default's throughput at half its memory``."""
+    """``5.0 × the baseline's throughput at half its memory``."""
     if gain.is_default:
-        return "The default techniques are the fastest here"
+        return "The techniques of the baseline are the fastest here"
     speed = _speed(gain.speed_ratio)
     # A difference within chance is no gain, and no loss either.
     if gain.is_within_chance and abs(gain.speed_ratio - 1) > NEARLY:
-        speed = f"The default's throughput, within chance ({gain.speed_ratio:.2g} ×),"
+        speed = f"The baseline's throughput, within chance ({gain.speed_ratio:.2g} ×),"
     return f"{speed} {_memory(gain.memory_ratio)}"
 
 
 def comparison(dataset: Dataset, gain: Gain) -> str:
-    """The default configuration that the headline compares with: its label and figures."""
+    """The baseline that the headline compares with: its label and figures."""
     default = gain.default.configuration
     figures = f"{number(default.samples_per_second)} samples/s in {memory(default.memory_bytes)}"
     inferred = ", inferred" if gain.default.is_inferred else ""
     other = "" if gain.is_same_batch else "; it was not measured at this effective batch"
-    return f"Default: {dataset.pick_label(default)}, {figures}{inferred}{other}"
+    return f"Baseline: {dataset.pick_label(default)}, {figures}{inferred}{other}"
 
 
 def _speed(ratio: float) -> str:
     if abs(ratio - 1) <= NEARLY:
-        return "The default's throughput"
+        return "The baseline's throughput"
     # Two digits are enough for a headline. A slower pick is written in the same way.
     factor = f"{ratio:.2g}"
     if ratio >= 1:
         factor = f"{ratio:.1f}" if ratio < 9.95 else f"{ratio:.0f}"
-    return f"{factor} × the default's throughput"
+    return f"{factor} × the baseline's throughput"
 
 
 def _memory(ratio: float) -> str:

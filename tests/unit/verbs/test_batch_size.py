@@ -23,13 +23,13 @@ SINGLES = "{micro_batch: 4}, {micro_batch: 1, accumulation: 4}, {optimizer: sgd}
 @pytest.mark.parametrize(
     ("text", "every", "over", "labels"),
     [
-        ("", False, {}, ["default"]),
+        ("", False, {}, ["baseline"]),
         ("axes: {precision: [bf16, fp32], micro_batch: [1, 2]}", False, {}, ["bf16"]),
         ("axes: {precision: [bf16, fp32]}", False, {"adapter": "lora_r8"}, ["bf16 · lora_r8"]),
         ("axes: {precision: [bf16, fp32], accumulation: [1, 2]}", True, {}, ["bf16", "fp32"]),
         (f"trials: [{SINGLES}]", False, {}, ["adamw_torch_fused", "sgd"]),
         (f"trials: [{RATES}, {RATES.replace('0.', '1.')}]", False, {}, ["learning_rate=default"]),
-        ("axes: {effective_batch: [64], precision: [bf16]}", False, {}, ["default"]),
+        ("axes: {effective_batch: [64], precision: [bf16]}", False, {}, ["baseline"]),
     ],
 )
 def test_technique_sets_that_are_tuned(text, every, over, labels, tmp_path):

@@ -152,7 +152,7 @@ def test_report_of_a_search_for_budgets_has_a_sentence_for_each():
     assert second.startswith("In the whole memory, of all training recipes:")
 
 
-def test_trials_that_crashed_are_told_with_their_reason():
+def test_trials_that_crashed_are_listed_with_their_reason():
     crashed = make_record(micro_batch=8, outcome=Outcome.CRASHED, reason="SIGSEGV in the step")
     too_large = make_record(micro_batch=16, outcome=Outcome.OUT_OF_MEMORY)
     dataset = dataset_of_records([make_record(), crashed, too_large], RunMetadata(name="own"))
