@@ -3,10 +3,12 @@
     python -m tests.benchmarks.rank_faults [--timeout 20]
 
 The rows are those of ``tests.support.rank_faults``, and faults that need a model. Exit status 1 if
-one ends otherwise, or leaves a process, a file, a descriptor or shared memory.
+one ends otherwise, or leaves a process, a file, a descriptor or, on a machine without other work,
+shared memory.
 """
 
 import argparse
+import operator
 import os
 import sys
 import tempfile
@@ -78,7 +80,8 @@ def main() -> None:
             seconds = time.monotonic() - begin
             problems = [fault.problem_of(record), slot.run(trial(), 300.0).reason]
             problems += rank_faults.left_of(slot, folder)
-            problems += ["" if held(slot) == before else f"{held(slot)} held, before: {before}"]
+            if any(map(operator.gt, now := held(slot), before)):
+                problems.append(f"{now} held, before: {before}")
             row = [fault.name, *end_of(record), f"{seconds:.1f}", "; ".join(filter(None, problems))]
             print(*row, sep=" | ", flush=True)
             rows.append(row)
