@@ -19,4 +19,4 @@ def test_predict_of_nothing_but_unbuildable_trials_ends_with_status_1(tmp_path):
     path.write_text(f"model: {model}\naxes: {{micro_batch: [1, 2]}}\n")
     done = python("-m", "orchestrator.predict", path)
     assert done.returncode == 1
-    assert "trials: KeyError: 'gelluu'" in done.stdout
+    assert "unknown: KeyError: 'gelluu'" in done.stdout
