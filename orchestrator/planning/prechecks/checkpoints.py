@@ -118,6 +118,22 @@ def _is_path(name: str) -> bool:
     return os.path.isabs(name)
 
 
+def missing_folder(name: str, beside: Path) -> str:
+    """Why a name with a slash is a folder, and no name on the Hub: its parent is a folder here.
+    ``beside`` is the folder of the configuration. Empty if it may be on the Hub."""
+    parent, _, last = name.rpartition("/")
+    is_folder = bool(parent) and not _is_path(name) and (beside / parent).is_dir()
+    if not is_folder or is_on_this_machine(name):
+        return ""
+    return _folder_problem(beside / parent / last, CONFIG)
+
+
+def taken_for_a_name(name: str, beside: Path) -> str:
+    """What to know about a name that is on the Hub, if anywhere."""
+    folders = [path.name for path in beside.iterdir() if path.is_dir()]
+    return f"there is no folder {name}, so it is a name on the Hub{guess_after(name, folders)}"
+
+
 def _folder_problem(folder: Path, expected: str) -> str:
     if folder.is_dir():
         return ""

@@ -11,7 +11,7 @@ from typing import Any
 
 from jobs.spec import ModelSpec, to_json
 from jobs.techniques.hooks import service
-from orchestrator.planning.document import read_document
+from orchestrator.planning.document import folder_of, read_document
 from orchestrator.planning.library_facts import NoAnswerError, answer_of, changed_at, digest
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
@@ -109,11 +109,13 @@ def _missing_checkpoints(config: SweepConfig, *, asks_hub: bool) -> Iterator[Rem
     for at, name, check in named:
         if name is None:
             continue
-        problem = check(name)
+        problem = checkpoints.missing_folder(name, folder_of(config.source)) or check(name)
         if not problem and asks_hub and not checkpoints.is_on_this_machine(name):
             problem = checkpoints.unreachable(name)
         if problem:
             yield Remark(at, problem)
+        elif "/" not in name and not checkpoints.is_on_this_machine(name):
+            yield Remark(at, checkpoints.taken_for_a_name(name, folder_of(config.source)), True)
 
 
 def _kinds_of_rows(config: SweepConfig) -> set[bool]:

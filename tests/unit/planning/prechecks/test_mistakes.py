@@ -219,3 +219,17 @@ def test_model_facts_show_why_nothing_was_counted():
     facts = ModelFacts(size=ModelSize(reason="no answer"), shapes={})
     assert list(facts.lines()) == [("model", "parameters not counted: no answer")]
     assert facts.to_json() == {"parameters": None, "one_batch": {}}
+
+
+def test_missing_folder_of_a_model_is_named_in_the_dry_run(folder, monkeypatch):
+    for variable in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.delenv(variable, raising=False)
+    (folder / "models" / "llama").mkdir(parents=True)
+    model = "model: {task: causal-lm, name_or_path: models/lama}\n"
+    assert f'no folder {folder}/models/lama; did you mean "llama"' in problems_of(
+        folder, model + data()
+    )
+    config = config_of(folder, BERT + data(tokenizer="tokenizr"))
+    (note,) = check_files(config)
+    assert 'a name on the Hub; did you mean "tokenizer"?' in note
+    assert check_files(config_of(folder, BERT + data(tokenizer="google/tokenizr"))) == ()
