@@ -140,6 +140,7 @@ def _constants(card: Mapping[str, Any]) -> dict[str, Any]:
     constants = {
         "total_bytes": card["mib"] * MIB,
         "bytes_per_second": card["gb_per_second"] * 1e9,
+        "link_bytes_per_second": card["link_gb_per_second"] * 1e9,
         "flops_per_second": {name: rate * 1e12 for name, rate in card["tflops"].items()},
         **card,
     }

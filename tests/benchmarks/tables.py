@@ -29,6 +29,10 @@ SUBCOMMANDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "predicted": {"type": Path, "metavar": "FILE.parquet"},
         "runs": {"type": Path, "help": "a folder of run folders"},
     },
+    "ranks": {
+        "predicted": {"type": Path, "metavar": "FILE.parquet"},
+        "runs": {"type": Path, "help": "a folder of run folders"},
+    },
     "repeatability": RUNS,
     "shared_gpu": RUNS,
     "spread": {

@@ -89,6 +89,34 @@ def test_zero1_keeps_whole_gradients_while_it_accumulates(of):
     assert more >= 2 * PARAMETERS * (1 - 1 / RANKS)
 
 
+AGAIN = 2 * (2 * BLOCK + 1024 * 256)
+"""Bytes of blocks and embeddings, which FSDP2 gathers again in a backward pass."""
+
+
+@pytest.mark.parametrize(
+    ("sharding", "accumulation", "reduced", "scattered", "gathered"),
+    [
+        ("ddp", 1, 4 * PARAMETERS, 0, 0),
+        ("fsdp2_grad_op", 1, 0, 2 * PARAMETERS, 2 * PARAMETERS),
+        ("fsdp2_full", 1, 0, 2 * PARAMETERS, 2 * PARAMETERS + AGAIN),
+        # Gradients are scattered once a step, parameters gathered in every micro-batch.
+        ("fsdp2_full", 2, 0, 2 * PARAMETERS, 4 * PARAMETERS + 2 * AGAIN),
+        ("zero1", 1, 2 * PARAMETERS, 0, 2 * PARAMETERS),
+        ("zero1", 2, 2 * PARAMETERS, 0, 2 * PARAMETERS),
+        ("zero3", 1, 0, 2 * PARAMETERS, 4 * PARAMETERS),
+    ],
+)
+def test_ranks_exchange_gradients_and_parameters(
+    of, sharding, accumulation, reduced, scattered, gathered
+):
+    by_kind = of(sharding, accumulation).step.sharing.exchanged.by_kind
+    nbytes = {kind: float((rows[:, 1] * rows[:, 2]).sum()) for kind, rows in by_kind.items()}
+    small = 0.01 * PARAMETERS  # the norm of all gradients, unused parameters
+    assert nbytes.get("all-reduce", 0) == pytest.approx(reduced, rel=0.02, abs=small)
+    assert nbytes.get("reduce-scatter", 0) == pytest.approx(scattered, rel=0.02)
+    assert nbytes.get("all-gather", 0) == pytest.approx(gathered, rel=0.02)
+
+
 def test_zero2_adds_each_micro_batch_to_the_partition():
     reduction = Reduction(stage=2, bucket_bytes=250, partition_bytes=50)
     events = reduction.of_step(stream(), stream()).events

@@ -1,0 +1,203 @@
+"""Public rows of several GPUs of one node: forecasts first, then what was measured.
+
+    python -m tests.benchmarks.league_ranks forecast FILE.parquet
+    python -m tests.benchmarks.league_ranks compare FILE.parquet
+
+The rows are in tests/data/league/ranks/public.parquet. A forecast is of a step's seconds, and of
+reserved memory where that was published. Rows that have none are counted by their reason.
+"""
+
+import argparse
+import itertools
+import re
+import statistics
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+
+from jobs.spec import TrialSpec
+from orchestrator.planning.config import load_config
+from orchestrator.planning.plan import plan
+from orchestrator.prediction.estimator import predict
+from orchestrator.prediction.gpus import REPRESENTATIVES, load_gpu
+from orchestrator.prediction.time.ranks_time import time_of
+from orchestrator.storage.tables.rows import Row
+
+PUBLIC = Path(__file__).parents[2] / "tests/data/league/ranks/public.parquet"
+_CARDS = {
+    "V100_16GB": "v100_16gb",
+    "3090": "rtx_3090",
+    "4090": "rtx_4090",
+    "A100": "a100_80gb",
+    "A100_40GB_SXM4": "a100_40gb",
+    "A100_SXM4": "a100_40gb",
+    "A100_80GB_SXM4": "a100_80gb",
+    "H100_80GB_SXM5": "h100",
+}
+"""As the sources write it -> our name. A100 alone is that of vTrain's servers."""
+_BERT = {"bert-base-uncased": (768, 12, 12), "bert-large-uncased": (1024, 24, 16)}
+_BERT_PRECISION = {"fp16 (apex O2)": "fp16"}
+_LLAMA = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32}
+
+
+def reason(row: Row) -> str:
+    """Why a row has no forecast; empty if it has one."""
+    tool = row["framework"]
+    if row["nodes"] != 1:
+        return "more than one node, or several without saying so"
+    if "kind not stated" in row["kind"]:
+        return "kind of memory not stated, of a model that transformers lacks"
+    if "Megatron" in tool and "tp1 pp1" not in tool:
+        return "Megatron-LM with tensor or pipeline parallelism"
+    if "fsdp_qlora" in row["source"] and (row["method"] != "lora" or "offload" in tool):
+        return "4-bit base or host offload under FSDP1, which has no configuration here"
+    known = ("Megatron", "DeepLearningExamples", "PyTorch FSDP1")
+    if not any(name in tool for name in known):
+        return f"trained with {tool.split(',')[0].split()[0]}, which has no configuration here"
+    return "" if row["card"] in _CARDS else "card not known here"
+
+
+def _architecture(row: Row) -> dict[str, Any]:
+    """Task and sizes of the row's model."""
+    if sizes := _BERT.get(row["model"]):
+        hidden, layers, heads = sizes
+        config = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
+        config |= {"intermediate_size": 4 * hidden}
+        return {"task": "question-answering", "architecture": "bert", "config": config}
+    if match := re.match(r"GPT hidden (\d+), (\d+) layers, (\d+) heads", row["model"]):
+        hidden, layers, heads = map(int, match.groups())
+        config = {"n_embd": hidden, "n_layer": layers, "n_head": heads, "vocab_size": 50304}
+        return {"task": "causal-lm", "architecture": "gpt2", "config": config}
+    return {"task": "causal-lm", "architecture": "llama", "config": _LLAMA}
+
+
+def _choices(row: Row) -> dict[str, Any]:
+    choices: dict[str, Any] = {"sharding": "ddp", "micro_batch": row["batch"]}
+    if "Megatron" in row["framework"]:
+        ranks, whole = map(int, re.findall(r"dp(\d+).*global batch (\d+)", row["framework"])[0])
+        # Two GPUs stand for all: only what they exchange depends on their number.
+        choices["accumulation"] = max(1, whole // (ranks * row["batch"]))
+        return {**choices, "precision": "fp16"}
+    if row["model"] in _BERT:
+        # Containers of NVIDIA turn TF32 on, which older GPUs lack.
+        is_old = _CARDS[row["card"]].startswith("v100")
+        in_32_bits = "fp32" if is_old else "tf32"
+        return {**choices, "precision": _BERT_PRECISION.get(row["dtype"], in_32_bits)}
+    if "full shard" in row["framework"]:
+        choices["sharding"] = "fsdp2_full"
+    adapter = {"lora": {"r": 64, "target_modules": "all-linear"}}
+    lora = {"adapter": adapter, "base": "16bit", "activations": "checkpoint"}
+    return {**choices, **lora, "precision": "bf16"}
+
+
+def _key(row: Row) -> tuple[str, int, str]:
+    """Equal for rows whose trials are in one configuration."""
+    return str(_architecture(row)), row["tokens"], load_gpu(_CARDS[row["card"]]).kernels
+
+
+def forecasts(rows: Sequence[Row]) -> Iterator[Row]:
+    answered = sorted((own for own in rows if not reason(own)), key=_key)
+    for (_, tokens, kernels), group in itertools.groupby(answered, key=_key):
+        own = list(group)
+        trials = _trials(own, tokens)
+        found = predict(list(trials), load_gpu(REPRESENTATIVES[kernels]))  # type: ignore[index]
+        by_choices = {_batch_of(p.choices): p for p in found}
+        for row in own:
+            prediction = by_choices[_batch_of(_choices(row))]
+            time = None
+            if (step := prediction.step) is not None and step.sharing is not None:
+                step = replace(step, sharing=replace(step.sharing, ranks=row["gpus"]))
+                time = time_of(step, load_gpu(_CARDS[row["card"]]))
+            reserved = prediction.reserved
+            yield {
+                "number": row["number"],
+                "unknown": prediction.unknown,
+                "step_seconds": time and time.seconds,
+                "step_seconds_low": time and time.low,
+                "step_seconds_high": time and time.high,
+                "step_bound": time and time.bound,
+                "reserved_bytes": reserved and reserved.bytes,
+                "reserved_low": reserved and reserved.low,
+                "reserved_high": reserved and reserved.high,
+            }
+        print(own[0]["model"], kernels, len(own), flush=True)
+
+
+def _batch_of(choices: Any) -> tuple[Any, ...]:
+    names = ("sharding", "micro_batch", "accumulation", "precision")
+    return tuple(str(choices.get(name, 1)) for name in names)
+
+
+def _trials(rows: Sequence[Row], tokens: int) -> Sequence[TrialSpec]:
+    wanted = {_batch_of(_choices(own)): _choices(own) for own in rows}
+    config = {
+        "model": _architecture(rows[0]),
+        "data": {"synthetic": {"sequence_length": tokens, "samples": 65536}},
+        "resources": {"gpus_per_trial": 2, "screen_gpus": False},
+        "trials": list(wanted.values()),
+    }
+    with tempfile.NamedTemporaryFile("w", suffix=".yaml") as file:
+        yaml.safe_dump(config, file)
+        file.flush()
+        return plan(load_config(Path(file.name))).trials
+
+
+def compare(rows: Sequence[Row], forecast: Sequence[Row]) -> Iterator[str]:
+    by_number = {own["number"]: own for own in forecast}
+    unanswered = Counter(reason(own) for own in rows)
+    answered = unanswered.pop("")
+    yield f"{answered} of {len(rows)} rows have a forecast"
+    yield from (f"{count} without: {why}" for why, count in unanswered.most_common())
+    yield "| trained with | rows | median error | nine of ten within | inside their interval |"
+    yield "| --- | ---: | ---: | ---: | ---: |"
+    kinds: dict[str, list[tuple[Row, Row]]] = {}
+    for row in rows:
+        own = by_number.get(row["number"])
+        if own is not None and own["step_seconds"]:
+            kinds.setdefault(f"{row['framework'].split(',')[0][:28]}, {row['card']}", []).append(
+                (row, own)
+            )
+    for kind, pairs in kinds.items():
+        yield _errors(kind, "step_seconds", "step_seconds", pairs)
+    memory = [
+        (row, by_number[row["number"]])
+        for row in rows
+        if row["reserved_bytes"] and row["number"] in by_number
+    ]
+    if memory:
+        yield _errors("reserved memory", "reserved_bytes", "reserved", memory)
+
+
+def _errors(kind: str, name: str, interval: str, pairs: Sequence[tuple[Row, Row]]) -> str:
+    errors = sorted(abs(own[name] / row[name] - 1) for row, own in pairs)
+    inside = sum(
+        own[f"{interval}_low"] <= row[name] <= own[f"{interval}_high"] for row, own in pairs
+    )
+    nine = errors[int(0.9 * (len(errors) - 1))]
+    middle = statistics.median(errors)
+    return f"| {kind} | {len(pairs)} | {middle:.1%} | {nine:.1%} | {inside} |"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.league_ranks")
+    parser.add_argument("verb", choices=("forecast", "compare"))
+    parser.add_argument("file", type=Path)
+    options = parser.parse_args()
+    rows = pq.read_table(PUBLIC).to_pylist()
+    if options.verb == "compare":
+        print("\n".join(compare(rows, pq.read_table(options.file).to_pylist())))
+        return
+    if options.file.exists():
+        raise FileExistsError(f"{options.file}: forecasts are not made again")
+    pq.write_table(pa.Table.from_pylist(list(forecasts(rows))), options.file)
+
+
+if __name__ == "__main__":
+    main()
