@@ -1,7 +1,7 @@
 """Public rows of several GPUs of one node: forecasts first, then what was measured.
 
     python -m tests.benchmarks.league_ranks forecast FILE.parquet
-    python -m tests.benchmarks.league_ranks compare FILE.parquet
+    python -m tests.benchmarks.league_ranks compare FILE.parquet [--misses]
 
 The rows are in tests/data/league/ranks/public.parquet. A forecast is of a step's seconds, and of
 reserved memory where that was published. Rows that have none are counted by their reason.
@@ -65,12 +65,12 @@ def reason(row: Row) -> str:
 
 
 def _architecture(row: Row) -> dict[str, Any]:
-    """Task and sizes of the row's model."""
+    """Task and sizes of the row's model. The two labels of a token stand for a span's ends."""
     if sizes := _BERT.get(row["model"]):
         hidden, layers, heads = sizes
         config = {"hidden_size": hidden, "num_hidden_layers": layers, "num_attention_heads": heads}
         config |= {"intermediate_size": 4 * hidden}
-        return {"task": "question-answering", "architecture": "bert", "config": config}
+        return {"task": "token-classification", "architecture": "bert", "config": config}
     if match := re.match(r"GPT hidden (\d+), (\d+) layers, (\d+) heads", row["model"]):
         hidden, layers, heads = map(int, match.groups())
         config = {"n_embd": hidden, "n_layer": layers, "n_head": heads, "vocab_size": 50304}
@@ -149,50 +149,62 @@ def _trials(rows: Sequence[Row], tokens: int) -> Sequence[TrialSpec]:
         return plan(load_config(Path(file.name))).trials
 
 
-def compare(rows: Sequence[Row], forecast: Sequence[Row]) -> Iterator[str]:
-    by_number = {own["number"]: own for own in forecast}
+def compare(rows: Sequence[Row], forecast: Sequence[Row], *, misses: bool) -> Iterator[str]:
     unanswered = Counter(reason(own) for own in rows)
     answered = unanswered.pop("")
     yield f"{answered} of {len(rows)} rows have a forecast"
     yield from (f"{count} without: {why}" for why, count in unanswered.most_common())
-    yield "| trained with | rows | median error | nine of ten within | inside their interval |"
-    yield "| --- | ---: | ---: | ---: | ---: |"
-    kinds: dict[str, list[tuple[Row, Row]]] = {}
+    yield "| trained with | card | figure | rows | median error | nine of ten within | inside |"
+    yield "| --- | --- | --- | ---: | ---: | ---: | ---: |"
+    kinds: dict[tuple[str, str, str], list[tuple[Row, Row]]] = {}
+    by_number = {own["number"]: own for own in forecast}
     for row in rows:
-        own = by_number.get(row["number"])
-        if own is not None and own["step_seconds"]:
-            kinds.setdefault(f"{row['framework'].split(',')[0][:28]}, {row['card']}", []).append(
-                (row, own)
-            )
-    for kind, pairs in kinds.items():
-        yield _errors(kind, "step_seconds", "step_seconds", pairs)
-    memory = [
-        (row, by_number[row["number"]])
-        for row in rows
-        if row["reserved_bytes"] and row["number"] in by_number
-    ]
-    if memory:
-        yield _errors("reserved memory", "reserved_bytes", "reserved", memory)
+        own = by_number.get(row["number"], {})
+        for figure in _FIGURES:
+            if own.get(figure) and row[figure]:
+                tool = re.split(r" dp|[,;]", row["framework"])[0]
+                kinds.setdefault((tool, row["card"], figure), []).append((row, own))
+    for (tool, card, figure), pairs in sorted(kinds.items()):
+        yield f"| {tool} | {card} | {figure} | {_errors(figure, pairs)} |"
+    for (*_, figure), pairs in sorted(kinds.items()):
+        if misses:
+            yield from (_miss(figure, *own) for own in pairs if not _is_inside(figure, *own))
 
 
-def _errors(kind: str, name: str, interval: str, pairs: Sequence[tuple[Row, Row]]) -> str:
-    errors = sorted(abs(own[name] / row[name] - 1) for row, own in pairs)
-    inside = sum(
-        own[f"{interval}_low"] <= row[name] <= own[f"{interval}_high"] for row, own in pairs
-    )
+_FIGURES = {"step_seconds": "step_seconds", "reserved_bytes": "reserved"}
+"""Figure -> the beginning of its interval's columns."""
+
+
+def _is_inside(figure: str, row: Row, own: Row) -> bool:
+    interval = _FIGURES[figure]
+    return bool(own[f"{interval}_low"] <= row[figure] <= own[f"{interval}_high"])
+
+
+def _miss(figure: str, row: Row, own: Row) -> str:
+    low, high = (own[f"{_FIGURES[figure]}_{end}"] for end in ("low", "high"))
+    name = f"{row['gpu']}, {row['model']}, {row['framework']}, batch {row['batch']}, {row['dtype']}"
+    measured = f"{row[figure]:.4g}, predicted {own[figure]:.4g} ({low:.4g} to {high:.4g})"
+    return f"{name}: {figure} {measured}"
+
+
+def _errors(figure: str, pairs: Sequence[tuple[Row, Row]]) -> str:
+    errors = sorted(abs(own[figure] / row[figure] - 1) for row, own in pairs)
+    inside = sum(_is_inside(figure, *own) for own in pairs)
     nine = errors[int(0.9 * (len(errors) - 1))]
-    middle = statistics.median(errors)
-    return f"| {kind} | {len(pairs)} | {middle:.1%} | {nine:.1%} | {inside} |"
+    return f"{len(pairs)} | {statistics.median(errors):.1%} | {nine:.1%} | {inside}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.league_ranks")
     parser.add_argument("verb", choices=("forecast", "compare"))
     parser.add_argument("file", type=Path)
+    parser.add_argument("--misses", action="store_true", help="also each row outside its interval")
     options = parser.parse_args()
     rows = pq.read_table(PUBLIC).to_pylist()
     if options.verb == "compare":
-        print("\n".join(compare(rows, pq.read_table(options.file).to_pylist())))
+        print(
+            "\n".join(compare(rows, pq.read_table(options.file).to_pylist(), misses=options.misses))
+        )
         return
     if options.file.exists():
         raise FileExistsError(f"{options.file}: forecasts are not made again")

@@ -152,13 +152,16 @@ def time_row(time: StepTime | None) -> dict[str, Any]:
     so it has no rates."""
     if time is None:
         names = ("step_bound", "step_seconds", "step_seconds_low", "step_seconds_high")
-        return dict.fromkeys((*names, "samples_per_second", "tokens_per_second", "mfu"))
+        return dict.fromkeys(
+            (*names, "step_host_seconds", "samples_per_second", "tokens_per_second", "mfu")
+        )
     is_known = time.bound != "host"
     return {
         "step_bound": time.bound,
         "step_seconds": time.seconds if is_known else None,
         "step_seconds_low": time.low,
         "step_seconds_high": time.high if is_known else None,
+        "step_host_seconds": time.host_seconds,
         "samples_per_second": time.samples_per_second if is_known else None,
         "tokens_per_second": time.tokens_per_second if is_known else None,
         "mfu": time.mfu if is_known else None,

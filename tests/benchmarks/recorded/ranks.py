@@ -1,8 +1,8 @@
 """Forecast step times of several GPUs against measured ones, by model.
 
 FILE is what ``python -m tests.benchmarks.predictions`` wrote. Where a run has the model on one GPU,
-its forecasts are also judged after that row has corrected them: each is multiplied by measured /
-forecast seconds of the row on one GPU.
+its forecasts are also judged after that row has corrected them: the seconds of each whose kernels
+take longer than its host are multiplied by measured / forecast seconds of the row on one GPU.
 """
 
 import statistics
@@ -38,7 +38,8 @@ def _judged(config: str, pairs: Sequence[tuple[Row, Row]]) -> Iterator[str]:
         inside += low <= measured <= high
         words = ""
         if factor:
-            corrected.append(factor * forecast / measured - 1)
+            waits = forecast == its.get("step_host_seconds")
+            corrected.append((1 if waits else factor) * forecast / measured - 1)
             words = f"{corrected[-1]:+.1%}"
         name = " · ".join(str(own[axis]) for axis in ("sharding", "micro_batch", "activations"))
         seconds = f"{measured:.3f} | {forecast:.3f} | {low:.3f} to {high:.3f}"
