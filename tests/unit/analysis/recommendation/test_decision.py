@@ -58,6 +58,10 @@ def test_recommend_nothing_allowed_is_much_better_and_costs_are_true(configurati
     assert keeps(best, constraints)
     top = max(constraints.score(candidate) for candidate in allowed)
     assert constraints.score(best) >= top - 0.05 * abs(top)
+    techniques = {candidate.configuration.techniques for candidate in allowed}
+    others = [own.configuration.techniques for own in answer.runners_up]
+    assert {best.configuration.techniques, *others} == techniques
+    assert len(others) == len(techniques) - 1
     if not best.is_inferred:
         measured = [constraints.score(own) for own in allowed if not own.is_inferred]
         assert constraints.score(best) == max(measured)
