@@ -18,7 +18,7 @@ from orchestrator.prediction.prediction import CARDS
 from orchestrator.storage.tables.predictions import read_predictions
 from orchestrator.storage.tables.rows import Row
 from tests.benchmarks.recorded.configurations import identity, measured_rows, recorded_runs
-from tests.benchmarks.recorded.times import HOST_BOUND
+from tests.benchmarks.recorded.timed_rows import HOST_BOUND
 
 COLUMNS = {
     "allocated": "peak_allocated_bytes",

@@ -15,7 +15,7 @@ from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.prediction.prediction import CARDS
 from orchestrator.units import GIB
-from tests.benchmarks.recorded import by_hand, paired, predictions, spread, times
+from tests.benchmarks.recorded import by_hand, paired, predictions, spread, timed_rows, times
 from tests.benchmarks.recorded.shared_gpu import shared_rows
 from tests.benchmarks.tables import SUBCOMMANDS, command_line
 from tests.support.commands import ROOT
@@ -135,7 +135,7 @@ def test_learned_efficiencies_are_those_that_the_recorded_rows_fit():
             *("--other", str(ROOT / "tests/data/predictions/times_h100.parquet")),
         ]
     )
-    rows = times.timed(options, options.predicted)
+    rows = timed_rows.timed(options, options.predicted)
     bound = [own for own in rows if own.host_bound_share <= 0.1]
     fit = times.fitted(bound)
     file = ROOT / "orchestrator/prediction/time/efficiencies.yaml"
