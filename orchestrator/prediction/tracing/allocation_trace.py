@@ -17,6 +17,7 @@ from orchestrator.prediction.affine_stream import (
     Free,
     Stream,
 )
+from orchestrator.prediction.tracing.batches import BatchShapes
 from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
 from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.operators import operation
@@ -123,6 +124,10 @@ class AllocationRecorder(TorchDispatchMode):
         self.experts = next(filter(None, experts), 0)
         text_config = model.config.get_text_config()
         self.vocabulary = getattr(text_config, "vocab_size", None) or 0
+
+    def register_batch(self, batch: BatchShapes) -> None:
+        """Register which positions of the batch that is traced next hold tokens."""
+        self.is_padded, self.real_tokens = batch.is_padded, batch.real_tokens
 
     def leave_out(self, tensor: torch.Tensor) -> None:
         """Leave out the allocation of a tensor that does not live on the device."""

@@ -17,21 +17,25 @@ from transformers import modeling_flash_attention_utils as flash_utils
 from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.masking_utils import flash_attention_mask
 
+from jobs.techniques.axes.attention import varlen_forward
+
 
 @contextmanager
-def flash_attention() -> Iterator[None]:
-    """A context in which transformers finds the package, of any version, and its Hub kernels."""
+def flash_attention(*, deterministic: bool = False) -> Iterator[None]:
+    """A context in which transformers finds the package, of any version, its Hub kernels, and
+    the axis attention's ``varlen``.
+    ``deterministic``: as ``full_determinism`` asks of them."""
     names = flash_utils.FLASH_ATTN_KERNEL_VERSIONS
+    attention = {**dict.fromkeys(names, flash_attention_forward), "varlen": varlen_forward}
     functions = (_dense, _rows, None, flash_utils._pad_input, flash_utils._unpad_input)
     with (
         # transformers remembers the functions that it imported, so what it remembers is put back.
         patch.dict(vars(flash_utils), _loaded_implementation=None),
         patch.object(flash_utils, "_lazy_imports", lambda *_, **__: functions),
+        patch.object(torch, "are_deterministic_algorithms_enabled", lambda: deterministic),
         patch.object(modeling_utils, "is_kernels_available", lambda: False),
         patch.object(PreTrainedModel, "_flash_attn_import_error", lambda *_, **__: None),
-        patch.dict(
-            AttentionInterface._global_mapping, dict.fromkeys(names, flash_attention_forward)
-        ),
+        patch.dict(AttentionInterface._global_mapping, attention),
         patch.dict(
             AttentionMaskInterface._global_mapping, dict.fromkeys(names, flash_attention_mask)
         ),

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
-from unittest.mock import patch
 
 import torch
 import transformers
@@ -18,9 +17,8 @@ from jobs.loops import accelerate as accelerate_loop
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.spec.library_settings import MODEL_PLACES
 from jobs.tasks import auto_class
-from jobs.techniques.axes.attention import variable_length_attention
 from jobs.techniques.axes.loop import enable_checkpointing
-from jobs.techniques.hooks import bound, hook_name
+from jobs.techniques.hooks import bound
 from jobs.trial import models
 from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.gpus import Gpu
@@ -69,8 +67,6 @@ class FakeStep:
         self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._arguments = cpu_arguments(spec)
         self.batches, self._model_spec = batches_of(spec)
-        if hook_name(spec, "kernels") == "variable_length_attention":
-            variable_length_attention()
         if runs_liger(spec):
             # Imported first, so that what Liger changes in the module is undone.
             config = models.architecture_config(spec.model)
@@ -102,17 +98,14 @@ class FakeStep:
 
     @contextmanager
     def _traced(self) -> Iterator[None]:
-        with warnings.catch_warnings(), movable_modules(), usual_masks(), flash_attention():
+        flash = flash_attention(deterministic=bool(self._arguments.full_determinism))
+        with warnings.catch_warnings(), movable_modules(), usual_masks(), flash:
             warnings.simplefilter("ignore")
             on_cuda = cuda_semantics(self._gpu, self.picks, allowed_kernels(self._spec))
-            is_deterministic = bool(self._arguments.full_determinism)
-            determinism = patch.object(
-                torch, "are_deterministic_algorithms_enabled", lambda: is_deterministic
-            )
             liger = self._liger.present() if runs_liger(self._spec) else nullcontext()
             packing = packed_weights() if has_packed_base(self._spec) else nullcontext()
             resizing = recorded_resizes(self._recorder)
-            with liger, packing, on_cuda, determinism, resizing, self._fake_mode, self._recorder:
+            with liger, packing, on_cuda, resizing, self._fake_mode, self._recorder:
                 yield
 
     def _built_model(self) -> Any:
@@ -138,8 +131,7 @@ class FakeStep:
         """A step's first micro-batch; if ``accumulated``, the next, which adds to gradients. Under
         FSDP2 the next is a whole step of two, because only its last one reduces gradients."""
         self.model.zero_grad()
-        self._recorder.is_padded = batch.is_padded
-        self._recorder.real_tokens = batch.real_tokens
+        self._recorder.register_batch(batch)
         batches: list[Any] = []  # a step keeps the inputs of all its micro-batches
         later = None
         with self._traced():
@@ -162,8 +154,7 @@ class FakeStep:
         The logits of the batches before it are kept if a ``compute_metrics`` asks for them.
         """
         batch = self.batches.worst(int(self._arguments.eval_batch_size))
-        self._recorder.is_padded = batch.is_padded
-        self._recorder.real_tokens = batch.real_tokens
+        self._recorder.register_batch(batch)
         self.model.eval()
         try:
             with self._traced(), torch.no_grad():
