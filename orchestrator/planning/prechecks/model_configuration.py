@@ -152,7 +152,7 @@ num_labels n_labels num_classes
 """Names that architectures and papers give to the same size, a line for each size."""
 _NO_QUANTIZATION = (
     "would be dropped in silence: weights are trained as they are, never quantized; remove it, and "
-    "see the axes optimizer, adapter and precision for what saves memory"
+    "see the axes base and adapter for quantized weights under an adapter"
 )
 
 

@@ -34,3 +34,9 @@ def test_error_with_very_many_mistakes_shows_some_and_counts_the_others():
     assert len(lines) == 51
     assert lines[0] == "a.yaml:1: unknown"
     assert lines[-1] == "… and 89,950 more mistakes"
+
+
+def test_shortened_name_is_meant_before_one_with_the_same_letters():
+    assert (
+        closest("AdamW", ["grokadamw", "adamw_torch_fused", "adamw_torch"]) == "adamw_torch_fused"
+    )
