@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
@@ -190,7 +191,7 @@ def _miss(figure: str, row: Row, own: Row) -> str:
 def _errors(figure: str, pairs: Sequence[tuple[Row, Row]]) -> str:
     errors = sorted(abs(own[figure] / row[figure] - 1) for row, own in pairs)
     inside = sum(_is_inside(figure, *own) for own in pairs)
-    nine = errors[int(0.9 * (len(errors) - 1))]
+    nine = float(np.quantile(errors, 0.9))
     return f"{len(pairs)} | {statistics.median(errors):.1%} | {nine:.1%} | {inside}"
 
 
