@@ -84,7 +84,8 @@ class LossScale:
 
         model: Any = self._trainer.model
         try:
-            return is_used_by(compute, model, inputs, count)
+            with _same_draws():
+                return is_used_by(compute, model, inputs, count)
         except Exception:
             traceback.print_exc()
             return False

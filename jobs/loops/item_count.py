@@ -77,24 +77,27 @@ def is_used_by(
     inputs: Mapping[str, Any],
     count: torch.Tensor,
 ) -> bool:
-    """Whether ``compute_loss(model, inputs, count)`` uses the count, tried on fake tensors. They
-    have no values, so compiled parts run uncompiled: their kernels would read memory that is not
-    there. A model that needs values raises its own error."""
+    """Whether ``compute_loss(model, inputs, count)`` uses the count, tried without gradients. It is
+    tried on fake tensors, which take no memory. Parameters that FSDP2 shards are real, because its
+    hooks would gather fake ones and keep them. Compiled parts run uncompiled: their kernels would
+    read memory that fake tensors do not have. A model that needs values of fake tensors raises its
+    own error."""
     from torch._subclasses.fake_tensor import FakeTensorMode
+    from torch.distributed.fsdp import FSDPModule
     from torch.func import functional_call
 
     watched_count = watched(count)
-    with (
-        torch.compiler.set_stance("force_eager"),
-        FakeTensorMode(allow_non_fake_inputs=True) as mode,
-        torch.no_grad(),
-    ):
-        state = _fake({**dict(model.named_parameters()), **dict(model.named_buffers())}, mode)
+    with torch.compiler.set_stance("force_eager"), torch.no_grad():
+        if any(isinstance(module, FSDPModule) for module in model.modules()):
+            compute_loss(model, inputs, watched_count)
+            return is_used(watched_count)
+        with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+            state = _fake({**dict(model.named_parameters()), **dict(model.named_buffers())}, mode)
 
-        def forward(**arguments: Any) -> Any:
-            return functional_call(model, state, (), arguments)
+            def forward(**arguments: Any) -> Any:
+                return functional_call(model, state, (), arguments)
 
-        compute_loss(forward, _fake(inputs, mode), watched_count)
+            compute_loss(forward, _fake(inputs, mode), watched_count)
     return is_used(watched_count)
 
 

@@ -107,11 +107,13 @@ def test_ranks_have_the_peaks_and_the_speed_of_the_bare_script(case, scripts, tr
     assert speeds[1] == pytest.approx(speeds[0], rel=0.03)
 
 
-@pytest.mark.parametrize("loop", ["trainer", "trainer_async"])
-def test_compiled_blocks_with_a_chunked_loss_train_under_ddp_as_eager_ones_do(loop, slot, trials):
+@pytest.mark.parametrize(
+    ("sharding", "loop"), [("ddp", "trainer_async"), ("fsdp2_full", "trainer")]
+)
+def test_compiled_blocks_with_a_chunked_loss_train_as_eager_ones_do(sharding, loop, slot, trials):
+    eager = trials[sharding]
     compiled = {"compile": "inductor_regional", "loss": "chunked", "loop": loop}
-    choices = {**trials["ddp"].choices, **compiled}
-    (spec,) = plan(replace(CONFIG, axes={}, trials=(choices,))).trials
-    spec = replace(spec, measure=trials["ddp"].measure)
-    expected = measured(slot, trials["ddp"]).steps["loss"]
+    (spec,) = plan(replace(CONFIG, axes={}, trials=({**eager.choices, **compiled},))).trials
+    spec = replace(spec, measure=eager.measure)
+    expected = measured(slot, eager).steps["loss"]
     assert measured(slot, spec).steps["loss"] == pytest.approx(expected, rel=0.01)

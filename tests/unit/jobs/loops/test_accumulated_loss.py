@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
 
 from jobs.flags import Flag, FlagKind
 from jobs.loops.accumulated_loss import LossScale
@@ -102,6 +104,27 @@ def test_is_used_by_runs_compiled_parts_uncompiled():
     assert is_used_by(
         lambda own, given, n: own(**given, num_items_in_batch=n), model, inputs, count
     )
+
+
+def test_is_used_by_keeps_what_fsdp2_shards(tmp_path):
+    torch.distributed.init_process_group(
+        "gloo", store=torch.distributed.FileStore(str(tmp_path / "store"), 1), rank=0, world_size=1
+    )
+    try:
+        model: Any = Model(divide).eval()
+        with torch.no_grad():
+            expected = model(torch.ones(2, 4), num_items_in_batch=8)
+        model.layer.compile(backend="eager")
+        fully_shard(model, mesh=init_device_mesh("cpu", (1,)))
+        inputs = {"inputs": torch.ones(2, 4)}
+        count = torch.tensor(8.0)
+        assert is_used_by(
+            lambda own, given, n: own(**given, num_items_in_batch=n), model, inputs, count
+        )
+        loss = model(**inputs, num_items_in_batch=count).detach()
+        torch.testing.assert_close(loss, expected)
+    finally:
+        torch.distributed.destroy_process_group()
 
 
 def accumulated(**choices: Any) -> TrialSpec:
