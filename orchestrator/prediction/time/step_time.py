@@ -67,18 +67,21 @@ def step_time(step: StepWork, gpu: Gpu) -> StepTime | None:
     full = full_rate_seconds(step, gpu)
     kernels, updates = (step.work.launches(of_optimizer=own) for own in (False, True))
     seconds = sum(own / learned["efficiencies"].get(kind, 0.65) for kind, own in full.items())
-    seconds += learned["seconds_per_step"] + learned["seconds_per_kernel"] * kernels
+    seconds += learned["seconds_per_kernel"] * kernels
     seconds += learned["seconds_per_optimizer_kernel"] * updates
     below, above = learned["errors"]["compiled" if step.is_compiled else "eager"]
     # The errors of other cards were never measured.
     times = 1 if gpu.name in learned["compared"] else 2
     host = (kernels + updates) * learned["host_seconds_per_kernel"]
+    bound = _bound(seconds / host, learned["host_spread"])
+    # The GPU waits between two steps, whatever their kernels take.
+    seconds += learned["seconds_per_step"]
     return StepTime(
         seconds=seconds,
         low=seconds / (1 + times * below),
         high=seconds * (1 + times * above),
         host_seconds=host,
-        bound=_bound(seconds / host, learned["host_spread"]),
+        bound=bound,
         samples=step.samples,
         tokens=step.tokens,
         mfu=_mfu(step, gpu, seconds),

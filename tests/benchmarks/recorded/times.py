@@ -236,7 +236,8 @@ def regrets(every: Sequence[Timed]) -> Iterator[str]:
 
 def _host(every: Sequence[Timed], fit: Fit) -> Iterator[str]:
     """The time of a launch on the hosts of host-bound rows, and what it says of all rows."""
-    rates = [own.seconds / own.all_launches for own in every if own.host_bound_share > 0.9]
+    gap = fit.seconds_per_step
+    rates = [(own.seconds - gap) / own.all_launches for own in every if own.host_bound_share > 0.9]
     middle = statistics.median(rates)
     spread = [float(np.quantile(rates, end)) / middle for end in (0.05, 0.95)]
     ends = f"{spread[0]:.2f} to {spread[1]:.2f}"
@@ -245,7 +246,7 @@ def _host(every: Sequence[Timed], fit: Fit) -> Iterator[str]:
         ("GPU-bound", [own for own in every if own.host_bound_share <= HOST_BOUND]),
         ("host-bound", [own for own in every if own.host_bound_share > 0.9]),
     ):
-        ratios = [fit(own) / (own.all_launches * middle) for own in rows]
+        ratios = [(fit(own) - gap) / (own.all_launches * middle) for own in rows]
         surely, maybe = (sum(ratio < end for ratio in ratios) for end in spread)
         says = f"{surely} are said to be host-bound, {maybe - surely} to be either"
         yield f"{title}: {len(rows)} rows, of which {says}"
