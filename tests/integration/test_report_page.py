@@ -66,6 +66,20 @@ def test_page_opens_with_the_gain_and_the_smallest_budget_above_the_fold(page):
     assert chart["y"] + chart["height"] <= 900
 
 
+def test_page_compares_nothing_with_a_baseline_that_does_not_fit(browser, tmp_path):
+    choices = {"precision": "bf16", "optimizer": "adamw_torch_fused", "micro_batch": 4}
+    records = [
+        make_record(memory_mib=memory, speed=speed, activations=activations, **choices)
+        for activations, memory, speed in (("keep", 12_000, 50.0), ("checkpoint", 6_000, 30.0))
+    ]
+    path = write_run(tmp_path, records, budgets=[2**33, 2**34])
+    publish(path)
+    with opened(browser, path / "report.html") as page:
+        assert page.locator("#decision .gain").inner_text() == "The baseline does not fit"
+        page.get_by_role("button", name="16 GiB", exact=True).click()
+        assert "baseline are the fastest" in page.locator("#decision .gain").inner_text()
+
+
 def test_slider_moves_the_decision_and_the_command_agrees(page, capsys):
     answers = []
     for place in (0, 250, 500, 750, 1000):

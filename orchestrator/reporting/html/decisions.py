@@ -134,6 +134,7 @@ def plain_decision(
         "gain": "" if gain is None else headline(gain),
         "faster": int(gain is not None and gain.speed_ratio >= 1),
         "default": "" if gain is None else comparison(dataset, gain),
+        "defaultMemory": 0 if gain is None else gain.default.memory_bytes,
     }
 
 

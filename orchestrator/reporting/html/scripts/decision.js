@@ -34,8 +34,10 @@ const verdict = (environment, steps, decision) => {
     const text = steps === null ? NOT_HERE : "Nothing measured fits";
     return element("p", {}, question, element("strong", {}, text));
   }
+  // What is faster in less memory is a gain, whether or not the baseline fits.
+  const compares = decision.faster || !isBounded() || decision.defaultMemory <= budget();
   // A number and its sign stay on one line.
-  const gain = decision.gain.replace(/ (?=[%×])/g, "\u00a0");
+  const gain = compares ? decision.gain.replace(/ (?=[%×])/g, "\u00a0") : "The baseline does not fit";
   const sign = element("b", { class: decision.faster ? "gain" : "gain slower" }, gain);
   return element("p", {},
     ...(gain ? [sign] : []), question, element("strong", {}, decision.label),

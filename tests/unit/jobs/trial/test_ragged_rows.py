@@ -77,6 +77,15 @@ def test_run_of_a_model_that_mixes_rows_is_refused(tmp_path, batching):
     assert "attend to each other" in record.reason
 
 
+def test_rows_that_are_only_padded_are_not_tried_in_one_sequence(tmp_path):
+    # Neither does OPT keep rows of one sequence apart, nor has a classifier logits of tokens.
+    opt = measured(_spec("pad_to_64", replace(MODEL, architecture="opt")), tmp_path)
+    assert opt.measurements["padding_share"] > 0
+    spec = spec_of(tmp_path, RAGGED, batching="pad_to_64")
+    longer = {**spec.model.config, "max_position_embeddings": 64}
+    measured(replace(spec, model=replace(spec.model, config=longer)), tmp_path)
+
+
 SHORT, LONG = 4, 16
 """Tokens of a row. One row in fifty is long, so that a dozen random batches may have none."""
 RAGGED = [LONG if row % 50 == 49 else SHORT for row in range(200)]
