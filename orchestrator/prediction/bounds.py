@@ -96,6 +96,12 @@ class Simpler:
     only_compile: bool = True
     """Whether the time of a step is known: a compiler fuses its kernels, or nothing is changed."""
 
+    @property
+    def holds_only(self) -> bool:
+        """Whether weights and optimizer states alone bound it, in one process."""
+        is_alone = self.spec.world_size == 1 and self.spec.settings.deepspeed is None
+        return is_alone and not self.only_save and not self.only_compile
+
     def step(self, traced: StepWork | None) -> StepWork | None:
         """The kernels of the trial itself, from those of the simpler one."""
         if traced is None or not self.only_compile:

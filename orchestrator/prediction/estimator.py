@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from jobs.spec import TrialSpec, to_json
 from orchestrator.prediction.bounds import bounded, traceable
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
+from orchestrator.prediction.held_group import HeldGroup
 from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.model_group import ModelGroup, Shared, unknown
 from orchestrator.prediction.prediction import Prediction
@@ -93,7 +94,8 @@ def _predictions(
     specs = [own.spec for own in simpler]
     if unpredictable(specs[0]):
         return [unknown(spec, unpredictable(spec)) for spec in trials], set()
-    found, picks = _traced(specs, gpu, shared)
+    make = HeldGroup if all(own.holds_only for own in simpler) else ModelGroup
+    found, picks = _traced(specs, gpu, shared, make)
     predicted = []
     for spec, own, prediction in zip(trials, simpler, found, strict=True):
         answer = replace(prediction, trial_id=spec.trial_id, choices=spec.choices)
@@ -102,14 +104,16 @@ def _predictions(
     return predicted, picks
 
 
-def _traced(specs: Sequence[TrialSpec], gpu: Gpu, shared: Shared) -> tuple[list[Prediction], Picks]:
+def _traced(
+    specs: Sequence[TrialSpec], gpu: Gpu, shared: Shared, make: type[ModelGroup]
+) -> tuple[list[Prediction], Picks]:
     with quick_imports():
         from orchestrator.prediction.tracing.fake_ranks import fake_ranks
         from orchestrator.prediction.tracing.fake_step import FakeStep
     with fake_ranks(specs[0].world_size):
         try:
             step = FakeStep(specs[0], gpu)
-            group = ModelGroup(specs, step, gpu, shared)
+            group = make(specs, step, gpu, shared)
         except Exception as error:  # a model or a file of the user's may raise anything
             return [unknown(spec, error) for spec in specs], set()
         return list(map(group.prediction, specs)), step.picks

@@ -1,0 +1,26 @@
+"""Trials of which only what outlives a step is asked for, which needs no step to run."""
+
+from jobs.spec import TrialSpec
+from orchestrator.prediction.affine_stream import MicroBatches, Stream
+from orchestrator.prediction.model_group import ModelGroup
+from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
+from orchestrator.prediction.tracing.batches import BatchShapes
+
+
+class HeldGroup(ModelGroup):
+    """As ``ModelGroup``, with micro-batches that take nothing: weights and optimizer states remain.
+
+    So a model whose forward pass cannot be traced has bounds, too.
+    """
+
+    def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
+        return Stream(events=(), samples=samples), None
+
+    def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
+        return [replay(streams, self._sized, upwards=False)]
+
+    def _evaluation_of(self, spec: TrialSpec) -> None:
+        return None
+
+    def _knows_step(self, spec: TrialSpec) -> bool:
+        return False
