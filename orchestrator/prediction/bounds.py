@@ -26,6 +26,8 @@ class _Technique:
     """Whether a trial takes no more memory with it than without it."""
     weights: float = 1.0
     """The least share of the weights that remains with it."""
+    is_engine: bool = False
+    """Whether it is DeepSpeed's engine."""
     is_compiler: bool = False
     """Whether it fuses the kernels of a step, and changes nothing else of its time."""
 
@@ -39,6 +41,8 @@ class _Technique:
             name: value for name, value in settings.model_kwargs.items() if name not in self.kwargs
         }
         settings = replace(settings, hooks=hooks, training_arguments=arguments, model_kwargs=kwargs)
+        if self.is_engine:
+            settings = replace(settings, deepspeed=None)
         return replace(spec, settings=settings)
 
 
@@ -61,6 +65,12 @@ def _has_base(spec: TrialSpec) -> bool:
     return "base" in spec.settings.hooks
 
 
+def _keeps_weights(spec: TrialSpec) -> bool:
+    """Whether DeepSpeed's engine holds all weights on one GPU."""
+    zero = (spec.settings.deepspeed or {}).get("zero_optimization", {})
+    return spec.world_size == 1 and not zero.get("offload_param")
+
+
 _IN_16_BITS = Hook("bf16_base")
 _TRAINER = Hook("trainer_loop")
 _WITHOUT_STATES = {"optim_": None, "optim": "sgd"}
@@ -79,6 +89,8 @@ _TECHNIQUES = (
     _Technique(hooks={"rows": None, "preferences": None, "arguments": None, "loop": _TRAINER}),
     # Plain SGD has no states, so nothing but the weights is counted.
     _Technique(hooks={"optimizer": None}, arguments=_WITHOUT_STATES),
+    # The engine may have weights of 16 bits in place of 32.
+    _Technique(arguments=_WITHOUT_STATES, applies=_keeps_weights, weights=0.5, is_engine=True),
     _Technique(hooks={"trained": None, "model": None}, arguments=_WITHOUT_STATES),
 )
 
@@ -110,10 +122,11 @@ class Simpler:
 
 
 def traceable(spec: TrialSpec) -> Simpler:
-    """The trial without as few techniques as it takes to trace it, in the order of the table."""
+    """The trial without as few techniques as it takes to trace it, in the order of the table. Of a
+    model whose inputs cannot be traced, what it holds can be."""
     simpler = Simpler(spec=spec)
     for technique in _TECHNIQUES:
-        if not unpredictable(simpler.spec):
+        if not unpredictable(simpler.spec, held_only=True):
             break
         without = technique.dropped_from(simpler.spec)
         if without != simpler.spec:
@@ -126,6 +139,8 @@ def traceable(spec: TrialSpec) -> Simpler:
                 and technique.is_compiler
                 and _generates_code(spec),
             )
+    if unpredictable(simpler.spec):
+        return replace(simpler, only_save=False, only_compile=False)
     return simpler
 
 

@@ -59,10 +59,12 @@ def has_packed_base(spec: TrialSpec) -> bool:
     return hook_name(spec, "base") == "quantized_base"
 
 
-def unpredictable(spec: TrialSpec) -> str:
-    """Why nothing is predicted of this trial; empty if something is."""
+def unpredictable(spec: TrialSpec, *, held_only: bool = False) -> str:
+    """Why nothing is predicted of this trial; empty if something is. ``held_only``: of what its
+    weights and optimizer states take."""
     reasons = itertools.chain(
-        _untraced_inputs(spec),
+        _untraced_code(spec),
+        () if held_only else _untraced_inputs(spec),
         _untraced_kernels(spec),
         _layers_and_loss(spec),
         _untraced_states(spec),
@@ -71,9 +73,12 @@ def unpredictable(spec: TrialSpec) -> str:
     return next(reasons, "")
 
 
-def _untraced_inputs(spec: TrialSpec) -> Iterator[str]:
+def _untraced_code(spec: TrialSpec) -> Iterator[str]:
     if spec.own_code is not None:
         yield "what your own code computes is not traced"
+
+
+def _untraced_inputs(spec: TrialSpec) -> Iterator[str]:
     if spec.model.task == "image-text-to-text":
         yield "image positions depend on the tokens of a batch, which a trace does not have"
 

@@ -1,13 +1,23 @@
 """How many of a folder's configurations of other trainers ``init --from`` makes a plan of.
 
 ``python -m tests.benchmarks.breadth FOLDER`` prints their number, and the files of each reason.
+``--predict FILE.parquet`` also predicts each planned training for an H100, writes what each has
+for an answer, and prints it as ``python -m tests.benchmarks.tables answered FILE.parquet`` does.
 """
 
-import sys
+import argparse
+import multiprocessing
+import signal
 import tempfile
 from collections import defaultdict
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import pyarrow
+import pyarrow.parquet as pq
+
+from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.dialects.registry import UnreadableFileError
 from orchestrator.planning.dialects.trainers.tables import REASONS
@@ -15,13 +25,18 @@ from orchestrator.planning.dialects.translate import translated, write
 from orchestrator.planning.plan import plan
 from orchestrator.planning.prechecks.mistakes import check_files
 from orchestrator.planning.problems import ConfigError
+from orchestrator.prediction.estimator import predict
+from orchestrator.prediction.gpus import load_gpu
+from tests.benchmarks.recorded import answered
 
 PARTS = ("accelerate", "DeepSpeed", "config.json")
 """Dialects of files that say only a part of a training."""
+_MOST_SECONDS = 120
+"""CPU time of a prediction, beyond which it counts as none."""
 
 
-def outcome(path: Path, scratch: Path) -> str:
-    """``planned``, or why a file is not."""
+def outcome(path: Path, scratch: Path, trials: dict[str, TrialSpec]) -> str:
+    """``planned``, or why a file is not. Adds the first trial of a planned one to ``trials``."""
     try:
         result = translated([path])
     except UnreadableFileError:
@@ -41,17 +56,46 @@ def outcome(path: Path, scratch: Path) -> str:
         return str(error)
     if not planned.trials:
         return planned.ruled_out[0].reason
+    trials[str(path)] = planned.trials[0]
     is_near = any(one.ours == "model" and one.verdict == "nearest" for one in result.entries)
     return "planned with the nearest shape" if is_near else "planned"
 
 
-def main(folder: Path) -> None:
+def answers(trials: Mapping[str, TrialSpec]) -> list[dict[str, Any]]:
+    """A row for each file, two at a time. A few follow each other in a process, whose libraries
+    are imported once."""
+    with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=8) as pool:
+        return pool.starmap(_answer, trials.items(), chunksize=1)
+
+
+def _answer(file: str, spec: TrialSpec) -> dict[str, Any]:
+    # Ends the process's prediction, which takes it for a fault of the model.
+    signal.signal(signal.SIGPROF, _too_late)
+    signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS)
+    [own] = predict([spec], load_gpu("h100"))
+    signal.setitimer(signal.ITIMER_PROF, 0)
+    kinds = {"refused": own.refused, "figure": own.device, "bound": own.bounds, "nothing": True}
+    return {
+        "file": file,
+        "answer": next(kind for kind, has_it in kinds.items() if has_it),
+        "reason": own.refused or own.unknown,
+        "least_bytes": own.bounds.least if own.bounds else None,
+        "device_bytes": own.device.bytes if own.device else None,
+    }
+
+
+def _too_late(*_: object) -> None:
+    raise TimeoutError(f"no prediction in {_MOST_SECONDS} seconds")
+
+
+def main(folder: Path, answers_file: Path | None) -> None:
     """Print the numbers for the YAML files and the shell scripts of a folder."""
     files = sorted(file for end in ("*.yaml", "*.yml", "*.sh") for file in folder.rglob(end))
     by_outcome: dict[str, list[str]] = defaultdict(list)
+    trials: dict[str, TrialSpec] = {}
     with tempfile.TemporaryDirectory() as scratch:
         for file in files:
-            by_outcome[outcome(file, Path(scratch, "ours.yaml"))].append(file.name)
+            by_outcome[outcome(file, Path(scratch, "ours.yaml"), trials)].append(file.name)
     apart = ("no training", "it is no training", REASONS["SEVERAL_GPUS"])
     for_one_gpu = sum(len(names) for why, names in by_outcome.items() if not why.startswith(apart))
     planned = sum(len(names) for why, names in by_outcome.items() if why.startswith("planned"))
@@ -59,6 +103,16 @@ def main(folder: Path) -> None:
     for why, names in sorted(by_outcome.items(), key=lambda item: -len(item[1])):
         print(f"{len(names):4} {why}: {', '.join(names[:3])}{' …' if len(names) > 3 else ''}")
 
+    if answers_file is not None:
+        by_name = {str(Path(file).relative_to(folder)): own for file, own in trials.items()}
+        pq.write_table(pyarrow.Table.from_pylist(answers(by_name)), answers_file)
+        for line in answered.lines(argparse.Namespace(answers=answers_file)):
+            print(line)
+
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.breadth")
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--predict", type=Path, metavar="FILE.parquet")
+    options = parser.parse_args()
+    main(options.folder, options.predict)

@@ -14,6 +14,7 @@ from typing import Any
 RUNS = {"runs": {"type": Path, "nargs": "+", "metavar": "RUN"}}
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 SUBCOMMANDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
+    "answered": {"answers": {"type": Path, "metavar": "FILE.parquet"}},
     "by_hand": {
         "sample": {"type": Path, "metavar": "FILE.json", "help": "what by_hand wrote"},
         "--runs": {"type": Path, "nargs": "*", "default": [], "help": "sweeps of the same plan"},

@@ -1,10 +1,18 @@
 """Trials without what is not traced, and what that says of them."""
 
+from dataclasses import replace
+
 import pytest
 
+from jobs.spec import DataSpec
+from orchestrator.prediction import estimator
 from orchestrator.prediction.bounds import traceable
+from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.model_group import ModelGroup
+from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.unsupported import unpredictable
 from tests.conftest import build_tiny_spec
+from tests.support.vision_models import tiny_images, tiny_vision_model
 
 ADAPTER = {"adapter": "lora_r8"}
 
@@ -47,3 +55,56 @@ def test_optimizer_that_is_not_traced_leaves_one_without_states(optimizer):
     assert simpler.spec.settings.training_arguments["optim"] == "sgd"
     assert "optimizer" not in simpler.spec.settings.hooks
     assert not unpredictable(simpler.spec)
+
+
+@pytest.mark.parametrize("choices", [{"attention": "flex_attention"}, {"optimizer": "muon"}])
+def test_bound_without_a_step_is_that_with_one(monkeypatch, choices):
+    spec = build_tiny_spec(choices)
+    assert traceable(spec).holds_only
+    [without] = estimator.predict([spec], load_gpu("h100"))
+    monkeypatch.setattr(estimator, "HeldGroup", ModelGroup)
+    [with_step] = estimator.predict([spec], load_gpu("h100"))
+    assert without.bounds is not None
+    assert without.bounds == with_step.bounds
+
+
+def test_step_that_cannot_be_traced_leaves_a_bound(monkeypatch):
+    def untraceable(*_, **__):
+        raise ValueError("no step")
+
+    monkeypatch.setattr("orchestrator.prediction.tracing.fake_step.FakeStep._pass", untraceable)
+    [figure] = estimator.predict([build_tiny_spec()], load_gpu("h100"))
+    [bound] = estimator.predict(
+        [build_tiny_spec({"attention": "flex_attention"})], load_gpu("h100")
+    )
+    assert (figure.unknown, figure.bounds) == ("ValueError: no step", None)
+    assert bound.bounds is not None
+
+
+def _least(choices: dict[str, str]) -> Prediction:
+    spec = replace(
+        build_tiny_spec(choices),
+        model=tiny_vision_model("smolvlm"),
+        data=DataSpec(synthetic=tiny_images("smolvlm")),
+    )
+    [prediction] = estimator.predict([spec], load_gpu("h100"))
+    return prediction
+
+
+def test_model_of_images_has_its_weights_and_states_as_a_bound():
+    adam, sgd = (_least({"optimizer": own}) for own in ("adamw_torch", "sgd"))
+    assert adam.device is None
+    assert adam.bounds is not None
+    assert sgd.bounds is not None
+    assert adam.bounds.most is None
+    assert adam.bounds.least > sgd.bounds.least
+
+
+@pytest.mark.parametrize(
+    ("offload", "is_dropped"), [("zero2", True), ("zero3_cpu_parameters", False)]
+)
+def test_engine_that_holds_all_weights_is_left_out(offload, is_dropped):
+    simpler = traceable(build_tiny_spec({"optimizer": "muon", "offload": offload}))
+    assert simpler.holds_only == is_dropped
+    assert simpler.weights == (0.5 if is_dropped else 1.0)
+    assert bool(unpredictable(simpler.spec)) != is_dropped
