@@ -150,7 +150,7 @@ def bounded(prediction: Prediction, reason: str, simpler: Simpler) -> Prediction
     if prediction.device is not None and prediction.elsewhere is not None:
         weights = simpler.weights * prediction.anatomy.get("weights", 0)
         states = prediction.anatomy.get("optimizer states", 0)
-        most = max(prediction.device.high, prediction.elsewhere.high)
+        most = max(prediction.device.most, prediction.elsewhere.high)
         least = int(weights) + states + SMALLEST_CONTEXT_BYTES
         bounds = Bounds(least=least, most=most if simpler.only_save else None)
     return Prediction(

@@ -85,7 +85,7 @@ def _on_card(prediction: Prediction, card: Gpu, *, deepspeed: bool) -> Predictio
         )
         return replace(prediction, device=device, measured_bytes=None)
     more = card.outside_bytes - load_gpu(REPRESENTATIVES[card.kernels]).outside_bytes
-    device = Figure(bytes=device.bytes + more, low=device.low + more, high=device.high + more)
+    device = device.plus(more)
     return replace(prediction, device=device, measured_bytes=card.total_bytes)
 
 

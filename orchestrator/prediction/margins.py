@@ -77,7 +77,7 @@ def _widened(prediction: Prediction, margin: Margin) -> Prediction:
         if figure is None:
             return None
         low, high = figure.low * (1 - margin.share), figure.high * (1 + margin.share)
-        return Figure(bytes=figure.bytes, low=int(low), high=int(high))
+        return replace(figure, low=int(low), high=int(high))
 
     elsewhere = prediction.elsewhere
     if elsewhere is not None:

@@ -1,8 +1,8 @@
 """What is predicted of a trial: memory with an interval, its anatomy, and the cards it fits."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+from dataclasses import dataclass, field, replace
+from typing import Literal, Self
 
 from jobs.spec import Choice
 from orchestrator.prediction.time.operations import StepWork
@@ -33,6 +33,18 @@ class Figure:
     bytes: int
     low: int
     high: int
+    rarely: int = 0
+    """Bytes above ``high`` that the allocator reserves at rare addresses of segments."""
+
+    @property
+    def most(self) -> int:
+        """What is never too little, so a card fits by it."""
+        return self.high + self.rarely
+
+    def plus(self, nbytes: int) -> Self:
+        """The same figure and interval, so many bytes higher."""
+        low, high = self.low + nbytes, self.high + nbytes
+        return replace(self, bytes=self.bytes + nbytes, low=low, high=high)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -117,7 +129,7 @@ class Prediction:
             return "unknown" if self.bounds is None else self.bounds.fits(card_bytes)
         # Context and libraries, the part of the device's memory that no allocator gives back.
         least = self.allocated.low + self.device.low - self.reserved.low
-        high = self.device.high
+        high = self.device.most
         if self.elsewhere is not None and not self._is_measured(card_bytes):
             least = self.elsewhere.least
             high = self.elsewhere.high
@@ -126,7 +138,7 @@ class Prediction:
         if least > card_bytes:
             return "no"
         # By the constants of the measured GPU it may fit; the card's own are not known.
-        return "maybe" if self.device.high <= card_bytes else "tight"
+        return "maybe" if self.device.most <= card_bytes else "tight"
 
     def _is_measured(self, card_bytes: int) -> bool:
         if self.measured_bytes is None:

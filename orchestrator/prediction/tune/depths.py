@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.bounds import traceable
@@ -11,7 +11,7 @@ from orchestrator.prediction.estimator import predict, quiet_libraries, sharing_
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.model_group import ModelGroup, Shared
-from orchestrator.prediction.prediction import Figure, Prediction
+from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.time.operations import StepWork
 from orchestrator.prediction.unsupported import unpredictable
 
@@ -90,8 +90,7 @@ class ByDepth:
             return more
         # What is allocated grows in proportion; what the allocator caches is that of few layers.
         added = round((more.allocated.bytes - few.allocated.bytes) * self.times)
-        figures = {name: own + added for name, own in asdict(more.device).items()}
-        return replace(more, device=Figure(**figures))
+        return replace(more, device=more.device.plus(added))
 
     def device_bytes(self, spec: TrialSpec) -> int | None:
         """Upper end of the memory of the GPU; of a compiled trial that of the same without."""
@@ -99,7 +98,7 @@ class ByDepth:
         more, few = (own.prediction(simpler).device for own in (self.more, self.few))
         if more is None or few is None:
             return None
-        return round(more.high + (more.high - few.high) * self.times)
+        return round(more.most + (more.most - few.most) * self.times)
 
 
 def _group(

@@ -60,7 +60,7 @@ def _predicted(peaks: ReplayedPeaks, gpu: Gpu = H200, outside: int = 751):
 def test_llama_of_a_large_vocabulary_is_no_false_fit_on_80_gb():
     # A 1.2 B Llama with checkpointing at micro-batch 32: its replay, and what an H200 measured.
     prediction = _predicted(_peaks(67_541, 69_780, largest_block=LOGITS), outside=767)
-    assert prediction.device.low <= 86_057 * MIB <= prediction.device.high
+    assert prediction.device.high < 86_057 * MIB <= prediction.device.most
     assert prediction.cards[80] == "tight"
     assert prediction.fits(CARDS[141]) == "yes"
 
