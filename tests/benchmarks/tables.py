@@ -24,6 +24,7 @@ SUBCOMMANDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--slower": {"type": float, "default": 0.03, "help": "planted in all rows"},
         "--alone": {"type": float, "default": 0.05, "help": "planted in one row at a time"},
     },
+    "forecast_picks": RUNS,
     "loss_faults": RUNS,
     "paired": {"run": {"type": Path}, "other": {"type": Path}},
     "predictions": {

@@ -93,7 +93,7 @@ def forecast_space(
         simpler = traceable(specs[0])
         if simpler.only_compile:
             distinct = by_trace.setdefault(model_key(simpler.spec), {})
-            distinct.setdefault(_forecast_key(specs[0]), specs)
+            distinct.setdefault(forecast_key(specs[0]), specs)
     own, *others = by_trace.values()
     chosen = [own, *sorted(others, key=len, reverse=True)[: MOST_TRACES - 1]]
     sets: list[SetForecast] = []
@@ -116,9 +116,10 @@ def _techniques(spec: TrialSpec) -> str:
     return json.dumps({axis: own for axis, own in spec.choices.items() if axis not in BATCH_AXES})
 
 
-def _forecast_key(spec: TrialSpec) -> str:
-    """Equal for sets of one trace that have the same forecast."""
+def forecast_key(spec: TrialSpec) -> str:
+    """Equal for sets that have the same forecast."""
     simpler = traceable(spec)
     budget = str(spec.settings.hooks.get("partitioner"))
     tf32 = bool(spec.settings.training_arguments.get("tf32"))
-    return json.dumps([update_key(simpler.spec), simpler.is_compiled, tf32, budget])
+    key = [model_key(simpler.spec), update_key(simpler.spec), simpler.is_compiled, tf32, budget]
+    return json.dumps(key)
