@@ -7,10 +7,12 @@ for an answer, and prints it as ``python -m tests.benchmarks.tables answered FIL
 
 import argparse
 import multiprocessing
-import signal
+import resource
 import tempfile
 from collections import defaultdict
 from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import Any
 
@@ -62,30 +64,31 @@ def outcome(path: Path, scratch: Path, trials: dict[str, TrialSpec]) -> str:
 
 
 def answers(trials: Mapping[str, TrialSpec]) -> list[dict[str, Any]]:
-    """A row for each file, two at a time. A few follow each other in a process, whose libraries
-    are imported once."""
-    with multiprocessing.get_context("spawn").Pool(2, maxtasksperchild=8) as pool:
-        return pool.starmap(_answer, trials.items(), chunksize=1)
+    """A row for each file, two at a time."""
+    with ThreadPoolExecutor(2) as threads:
+        return list(threads.map(_answer, trials.items()))
 
 
-def _answer(file: str, spec: TrialSpec) -> dict[str, Any]:
-    # Ends the process's prediction, which takes it for a fault of the model.
-    signal.signal(signal.SIGPROF, _too_late)
-    signal.setitimer(signal.ITIMER_PROF, _MOST_SECONDS)
+def _answer(named: tuple[str, TrialSpec]) -> dict[str, Any]:
+    """What a process of its own predicts, which the system ends if it takes too long."""
+    file, spec = named
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+        try:
+            return {"file": file, **process.submit(_predicted, spec).result()}
+        except BrokenProcessPool:
+            return {"file": file, "answer": "nothing", "reason": "it took too long, or crashed"}
+
+
+def _predicted(spec: TrialSpec) -> dict[str, Any]:
+    resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
     [own] = predict([spec], load_gpu("h100"))
-    signal.setitimer(signal.ITIMER_PROF, 0)
     kinds = {"refused": own.refused, "figure": own.device, "bound": own.bounds, "nothing": True}
     return {
-        "file": file,
         "answer": next(kind for kind, has_it in kinds.items() if has_it),
         "reason": own.refused or own.unknown,
         "least_bytes": own.bounds.least if own.bounds else None,
         "device_bytes": own.device.bytes if own.device else None,
     }
-
-
-def _too_late(*_: object) -> None:
-    raise TimeoutError(f"no prediction in {_MOST_SECONDS} seconds")
 
 
 def main(folder: Path, answers_file: Path | None) -> None:
