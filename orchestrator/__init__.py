@@ -26,7 +26,6 @@ storage/
 labels.py, units.py, distribution.py
 """
 
-import importlib
 import sys
 from pathlib import Path
 from typing import Any
@@ -44,5 +43,6 @@ def __getattr__(name: str) -> Any:
     """``api`` and its ``load``, for a script that imports no more than ``orchestrator``."""
     if name not in ("api", "load"):
         raise AttributeError(f"module 'orchestrator' has no attribute '{name}'")
-    api = importlib.import_module("orchestrator.api")
+    import orchestrator.api as api
+
     return api if name == "api" else api.load

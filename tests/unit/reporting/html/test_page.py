@@ -37,7 +37,7 @@ def test_page_shows_the_front_without_a_script(dataset):
     table = html.split('<table id="table"')[1].split("</table>")[0]
     assert "batch 256 · bf16" in table
     assert "Ranked: same training recipe as the baseline" in table
-    assert "× the default&#39;s throughput" in html.split("<script")[0]
+    assert "× the baseline&#39;s throughput" in html.split("<script")[0]
 
 
 def test_policy_names_the_only_script_and_style(dataset):
