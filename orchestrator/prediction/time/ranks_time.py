@@ -12,14 +12,13 @@ from dataclasses import replace
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.time.links import exchange_seconds
 from orchestrator.prediction.time.operations import Sharing, StepWork
-from orchestrator.prediction.time.step_time import StepTime, step_time
+from orchestrator.prediction.time.step_time import StepTime, learned, step_time
 
 _HOOK_SECONDS: Mapping[str, float] = {"fsdp2": 7e-4, "zero1": 2e-4, "zero2": 2e-4, "zero3": 7e-4}
-"""Engine -> seconds of a host for each call of its code, beside the kernels of the trace. FSDP2 and
-the first stages of DeepSpeed: tiny decoders on a CPU with torch 2.13, with the engine and without.
-Stage 3: the trial ``zero3`` of tests/data/two_gpus_h100, 0.41 s for 340 parameters."""
-_SLOW_HOST = 1.88
-"""The slowest hosts, as shares of a usual one's time: ``host_spread`` of efficiencies.yaml."""
+"""Engine -> seconds of a host for each call of its code, beside the kernels of the trace. FSDP2:
+tiny decoders on a CPU with torch 2.13, with the engine and without. First stages of DeepSpeed, an
+estimate: about 17 launches more for each parameter, of 12 µs. Stage 3: the trial ``zero3`` of
+tests/data/two_gpus_h100, 0.41 s for 340 parameters; it did not hold for the next decoder."""
 
 
 def time_of(step: StepWork, gpu: Gpu) -> StepTime | None:
@@ -30,6 +29,7 @@ def time_of(step: StepWork, gpu: Gpu) -> StepTime | None:
     exchange = exchange_seconds(step.sharing.exchanged, gpu, step.sharing.ranks)
     if exchange is None:
         return None
+    slowest = learned()["host_spread"][1]
     host = alone.host_seconds + hook_seconds(step.sharing)
     of_gpu = alone.seconds + _waits(step.sharing, exchange, alone.seconds)
     # Without an engine's code, hosts keep up as they do on one GPU.
@@ -39,9 +39,9 @@ def time_of(step: StepWork, gpu: Gpu) -> StepTime | None:
         seconds=seconds,
         low=min(alone.low, seconds),
         # Nothing may run beside the exchange, and the host may be a slow one.
-        high=max(alone.high + exchange, _SLOW_HOST * host),
+        high=max(alone.high + exchange, slowest * host),
         host_seconds=host,
-        bound="gpu" if of_gpu > _SLOW_HOST * host else "either",
+        bound="gpu" if of_gpu > slowest * host else "either",
         mfu=None if alone.mfu is None else alone.mfu * alone.seconds / seconds,
     )
 

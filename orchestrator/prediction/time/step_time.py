@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 import yaml
+from numpy.typing import NDArray
 
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.time.operations import StepWork
@@ -63,19 +64,19 @@ def step_time(step: StepWork, gpu: Gpu) -> StepTime | None:
     """None for a card whose rates are not known."""
     if not gpu.flops_per_second or not gpu.bytes_per_second:
         return None
-    learned = _learned()
+    constants = learned()
     full = full_rate_seconds(step, gpu)
     kernels, updates = (step.work.launches(of_optimizer=own) for own in (False, True))
-    seconds = sum(own / learned["efficiencies"].get(kind, 0.65) for kind, own in full.items())
-    seconds += learned["seconds_per_kernel"] * kernels
-    seconds += learned["seconds_per_optimizer_kernel"] * updates
-    below, above = learned["errors"]["compiled" if step.is_compiled else "eager"]
+    seconds = sum(own / constants["efficiencies"].get(kind, 0.65) for kind, own in full.items())
+    seconds += constants["seconds_per_kernel"] * kernels
+    seconds += constants["seconds_per_optimizer_kernel"] * updates
+    below, above = constants["errors"]["compiled" if step.is_compiled else "eager"]
     # The errors of other cards were never measured.
-    times = 1 if gpu.name in learned["compared"] else 2
-    host = (kernels + updates) * learned["host_seconds_per_kernel"]
-    bound = _bound(seconds / host, learned["host_spread"])
+    times = 1 if gpu.name in constants["compared"] else 2
+    host = (kernels + updates) * constants["host_seconds_per_kernel"]
+    bound = _bound(seconds / host, constants["host_spread"])
     # The GPU waits between two steps, whatever their kernels take.
-    seconds += learned["seconds_per_step"]
+    seconds += constants["seconds_per_step"]
     return StepTime(
         seconds=seconds,
         low=seconds / (1 + times * below),
@@ -117,29 +118,32 @@ def full_rate_seconds(step: StepWork, gpu: Gpu) -> dict[str, float]:
     cached = _CACHED / (_CACHE_BYTES_PER_SECOND * gpu.multiprocessors)
     seconds_per_byte = (1 - _CACHED) / gpu.bytes_per_second + cached
     for kind, rows in step.work.by_kind.items():
+        times, each = rows[:, 2], rows[:, 1] * seconds_per_byte
         traced_format, _, name = kind.partition(" ")
-        times = rows[:, 2]
-        each = rows[:, 1] * seconds_per_byte
-        learned = kind if kind in _OF_MEMORY else "elementwise"
+        learned_kind = kind if kind in _OF_MEMORY else "elementwise"
         if name:
             is_product = kind.endswith(PRODUCTS)
             # Attention never computes in TF32.
-            computed = (
-                step.formats.get(traced_format, traced_format) if is_product else traced_format
-            )
-            flop, sizes = rows[:, 0], rows[:, 3:]
+            computed = step.formats.get(traced_format) if is_product else None
+            computed = computed or traced_format
             bits = "16-bit" if computed in ("bf16", "fp16") else computed
-            learned = f"{bits} {'attention' if not is_product else name}"
-            if name == PRODUCTS.strip():
-                tiled = tiled_flop(sizes, gpu.multiprocessors, fills=computed != "fp32")
-                flop = np.maximum(flop, tiled)
-            elif not is_product:
-                for part, column in ((SCORES, 0), (DROPPED, 1)):
-                    scores = float((sizes[:, column] * times).sum())
-                    seconds[part] += scores / (_SCORES_PER_SECOND * gpu.multiprocessors)
+            learned_kind = f"{bits} {name if is_product else 'attention'}"
+            flop = _filled_flop(name, rows, computed, gpu)
             each = np.maximum(each, flop / _rate(gpu, computed))
-        seconds[learned] += float((each * times).sum())
+            if not is_product:
+                for part, column in ((SCORES, 3), (DROPPED, 4)):
+                    scores = float((rows[:, column] * times).sum())
+                    seconds[part] += scores / (_SCORES_PER_SECOND * gpu.multiprocessors)
+        seconds[learned_kind] += float((each * times).sum())
     return dict(seconds)
+
+
+def _filled_flop(name: str, rows: NDArray[Any], computed: str, gpu: Gpu) -> NDArray[Any]:
+    """Of each kernel, with what its tiles compute beyond a product's own sizes."""
+    if name != PRODUCTS.strip():
+        return rows[:, 0]
+    tiled = tiled_flop(rows[:, 3:], gpu.multiprocessors, fills=computed != "fp32")
+    return np.maximum(rows[:, 0], tiled)
 
 
 def _rate(gpu: Gpu, number_format: str) -> float:
@@ -161,5 +165,6 @@ def _mfu(step: StepWork, gpu: Gpu, seconds: float) -> float | None:
 
 
 @functools.cache
-def _learned() -> dict[str, Any]:
+def learned() -> dict[str, Any]:
+    """What ``efficiencies.yaml`` has."""
     return yaml.safe_load(_FILE.read_text(encoding="utf-8"))

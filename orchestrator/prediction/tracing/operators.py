@@ -48,9 +48,7 @@ def operation(
     kind = _KINDS.get(name, "elementwise")
     if func.is_view or not kind:
         return None
-    reads = [own for part in args for own in _tensors(part)]
-    writes = [own for index in _written(func) for own in _tensors(args[index])]
-    writes = writes or list(_tensors(output))
+    reads, writes = [*_tensors(args)], _writes(func, args, output)
     if kind in COLLECTIVES:
         whole = max(map(_nbytes, reads))
         return Operation(kind=kind, phase=phase, writes=((number(reads[0]), whole),))
@@ -77,6 +75,11 @@ def operation(
         sizes=sizes,
         is_recomputed=torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1,
     )
+
+
+def _writes(func: Any, args: tuple[Any, ...], output: Any) -> list[torch.Tensor]:
+    """The arguments that an operator writes; its results if there are none."""
+    return [own for index in _written(func) for own in _tensors(args[index])] or [*_tensors(output)]
 
 
 @functools.cache

@@ -47,17 +47,22 @@ def table(
         lines += _trial_lines(prediction, label(prediction.choices, axes))
         if time is not None:
             lines.append(f"{'':<12}  {time_words(time)}")
-    reasons = Counter(own.unknown for own in predictions if own.unknown and not own.refused)
-    trials = len(predictions)
-    lines += (f"unknown, {count} of {trials} trials: {why}" for why, count in reasons.items())
-    lines += dict.fromkeys(note for own in predictions for note in own.notes)
-    fits = {fit for own in predictions for fit in own.cards.values()}
-    lines += (f"{fit}: {meaning}" for fit, meaning in _FITS.items() if fit in fits)
+    lines += _below(predictions)
     if gpu is not None:
         answers = Counter(own.fits(gpu[1]) for own in predictions)
         counts = ", ".join(f"{fit} {count}" for fit, count in answers.most_common())
         lines.append(f"{gpu[0]}, {gpu[1] / GIB:.1f} GiB, does a trial fit: {counts}")
     return visible("\n".join(lines))
+
+
+def _below(predictions: Sequence[Prediction]) -> Iterator[str]:
+    """Why trials are unknown, what holds for several of them, and what the words mean."""
+    reasons = Counter(own.unknown for own in predictions if own.unknown and not own.refused)
+    for why, count in reasons.items():
+        yield f"unknown, {count} of {len(predictions)} trials: {why}"
+    yield from dict.fromkeys(note for own in predictions for note in own.notes)
+    fits = {fit for own in predictions for fit in own.cards.values()}
+    yield from (f"{fit}: {meaning}" for fit, meaning in _FITS.items() if fit in fits)
 
 
 def heading(*, evaluates: bool) -> str:
