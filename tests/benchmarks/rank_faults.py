@@ -26,7 +26,7 @@ from orchestrator.reporting.markdown import grid
 from tests.conftest import build_tiny_spec
 from tests.support import rank_faults
 from tests.support.faults import with_fault
-from tests.support.rank_faults import FAULTS, RankFault
+from tests.support.rank_faults import FAULTS, LATE, RankFault
 from tests.support.tiny_decoders import MODEL
 
 PARENT = """\
@@ -36,6 +36,8 @@ trial.run = striking(trial.run)
 from jobs.isolation import forkserver
 forkserver.main()
 """
+LOST = RankFault("rendezvous", 1, "lose_rendezvous", Outcome.TIMED_OUT, LATE[1], is_named=False)
+"""Both ranks must look for the file at which they meet."""
 OF_THE_MODEL = (
     RankFault("first_step", 1, "wrong_rows", Outcome.FAILED, "IndexError"),
     RankFault("model", 1, "nan_loss", Outcome.OK, ""),
@@ -50,7 +52,7 @@ def trial() -> TrialSpec:
 
 
 def trials() -> Iterator[tuple[RankFault, TrialSpec]]:
-    for fault in FAULTS:
+    for fault in (*FAULTS, LOST):
         yield fault, fault.strike(trial())
     for fault in OF_THE_MODEL:
         yield fault, with_fault(trial(), "in_rank", rank=fault.rank, fault=fault.fault)

@@ -1,11 +1,15 @@
 """Trials of two GPUs against the same training under torchrun, written by hand.
 
-``pytest -s tests/gpu/test_two_gpus.py`` prints the table of both: a script and then the trial, case
-by case. The peak of every rank is within 1 %, and the median step within 3 %.
+``pytest -s tests/gpu/test_two_gpus.py`` prints a row for each case: a script and then the trial, of
+which the same steps count. The peak of every rank is within 1 %. The median step is within 3 %, or
+within the 95 % intervals of both: what waits for its host is as fast as the host of that minute.
 """
 
 import itertools
 import json
+import math
+import os
+import statistics
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -16,6 +20,7 @@ from typing import Any
 import pytest
 
 from jobs.spec import TrialSpec
+from jobs.steady_state import mean_step_error
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.reporting.markdown import line
@@ -27,7 +32,7 @@ from tests.gpu.shared import ROOT, gpu_marks, measured
 RANKS = 2
 TORCHRUN = ("torch.distributed.run", "--standalone", f"--nproc-per-node={RANKS}", "-m")
 CONFIG = load_config(ROOT / "configs" / "two_gpus.yaml")
-HEADINGS = ("", "GiB by hand", "GiB", "%", "samples/s by hand", "samples/s", "%")
+HEADINGS = ("", "GiB by hand", "GiB", "%", "samples/s by hand", "samples/s", "%", "±%")
 
 pytestmark = gpu_marks(gpus=RANKS, timeout_seconds=1200)
 
@@ -43,6 +48,8 @@ class Script:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
+            # As many threads as the trial's: torchrun would give each rank one.
+            env={**os.environ, "OMP_NUM_THREADS": str(os.cpu_count())},
         )
 
     def wait(self) -> None:
@@ -67,7 +74,8 @@ class Script:
 def trials() -> Mapping[Any, TrialSpec]:
     """Sharding -> its trial, with as many steps as its script."""
     planned = plan(CONFIG).trials
-    steps = {"warmup_steps": bare.WARMUP_STEPS, "steps": STEPS - bare.WARMUP_STEPS}
+    counted = STEPS - bare.WARMUP_STEPS
+    steps = {"warmup_steps": bare.WARMUP_STEPS, "steps": counted, "relative_error": 0}
     return {
         trial.choices["sharding"]: replace(trial, measure=replace(trial.measure, **steps))
         for trial in planned
@@ -85,26 +93,26 @@ def scripts(slot) -> Iterator[Mapping[str, Script]]:
         yield own
 
 
-@pytest.fixture(scope="module")
-def table() -> Iterator[list[str]]:
-    """Its lines, which are printed at the end."""
-    lines = [line(HEADINGS), line(["---"] + ["---:"] * (len(HEADINGS) - 1))]
-    yield lines
-    print("", *lines, sep="\n")
+@pytest.fixture(scope="module", autouse=True)
+def headings() -> None:
+    print("", line(HEADINGS), line(["---"] + ["---:"] * (len(HEADINGS) - 1)), sep="\n")
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_ranks_have_the_peaks_and_the_speed_of_the_bare_script(case, scripts, trials, slot, table):
+def test_ranks_have_the_peaks_and_the_speed_of_the_bare_script(case, scripts, trials, slot):
     by_hand = scripts[case].run()
-    row = measured(slot, trials[case]).measurements
-    peaks = [own["rank_peak_allocated_bytes"] for own in (by_hand, row)]
-    speeds = [RANKS * MICRO_BATCH / own["step_seconds_median"] for own in (by_hand, row)]
+    record = measured(slot, trials[case])
+    counted = [by_hand["step_seconds"], record.steps["device_seconds"][bare.WARMUP_STEPS :]]
+    peaks = [own["rank_peak_allocated_bytes"] for own in (by_hand, record.measurements)]
+    speeds = [RANKS * MICRO_BATCH / statistics.median(own) for own in counted]
+    interval = math.hypot(*map(mean_step_error, counted))
     cells = [case]
     for script, trial in ([max(own) / GIB for own in peaks], speeds):
         cells += [f"{script:.2f}", f"{trial:.2f}", f"{100 * (trial / script - 1):+.2f}"]
-    table.append(line(cells))
+    # At once, so that a run that is cut has what was measured.
+    print(line([*cells, f"{100 * interval:.1f}"]), flush=True)
     assert peaks[1] == pytest.approx(peaks[0], rel=0.01)
-    assert speeds[1] == pytest.approx(speeds[0], rel=0.03)
+    assert speeds[1] == pytest.approx(speeds[0], rel=max(0.03, interval))
 
 
 @pytest.mark.parametrize(

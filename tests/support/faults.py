@@ -209,9 +209,11 @@ def leave_a_child(model: Any, task: str, arguments: Any) -> NoReturn:
 
 @hook("faults.lose_rendezvous")
 def lose_rendezvous(model: Any, task: str, arguments: Any) -> None:
-    """Remove the file at which the ranks meet, and hang before it is made again."""
-    Path(urlsplit(os.environ[RENDEZVOUS]).path).unlink(missing_ok=True)
-    hang(model, task, arguments)
+    """Remove the file at which the ranks meet, once the other has come to it."""
+    file = Path(urlsplit(os.environ[RENDEZVOUS]).path)
+    while not file.exists():
+        time.sleep(0.01)
+    file.unlink()
 
 
 @hook("faults.take_port")

@@ -23,6 +23,8 @@ class RankFault:
     """What the reason says after the rank."""
     still: str = ""
     """What the reason says of the rank's process."""
+    is_named: bool = True
+    """Whether the reason names the rank; not if both wait for each other."""
 
     @property
     def name(self) -> str:
@@ -37,7 +39,7 @@ class RankFault:
         """What is wrong with the trial's record; empty if nothing is."""
         if self.outcome is Outcome.OK:
             return "" if record.outcome is Outcome.OK else record.reason
-        begin = f"rank {self.rank}{self.still}: "
+        begin = f"rank {self.rank}{self.still}: " if self.is_named else self.reason
         is_right = (record.outcome, record.phase) == (self.outcome, self.phase)
         is_right &= record.reason.startswith(begin) and self.reason in record.reason
         return "" if is_right else f"{record.outcome} in {record.phase}: {record.reason}"
