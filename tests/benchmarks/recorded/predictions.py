@@ -19,7 +19,7 @@ from orchestrator.prediction.prediction import CARDS
 from orchestrator.storage.tables.predictions import read_predictions
 from orchestrator.storage.tables.rows import Row
 from tests.benchmarks.recorded.configurations import identity, measured_rows, recorded_runs
-from tests.benchmarks.recorded.timed_rows import HOST_BOUND
+from tests.benchmarks.recorded.timed_rows import HOST_BOUND, techniques
 
 COLUMNS = {
     "allocated": "peak_allocated_bytes",
@@ -41,18 +41,15 @@ class Compared:
     @property
     def errors(self) -> dict[str, float]:
         """Figure -> its relative error; empty if the trial ran out of memory."""
-        predicted = self.prediction
-        return {
-            name: predicted[f"{name}_bytes"] / own - 1 for name, own in self._measured().items()
-        }
+        measured = self._measured()
+        return {name: self._forecast(name, "bytes") / own - 1 for name, own in measured.items()}
 
     @property
     def inside(self) -> dict[str, bool]:
         """Figure -> whether its interval holds the measurement."""
         inside = {}
         for name, measured in self._measured().items():
-            low, high = self.prediction[f"{name}_low"], self.prediction[f"{name}_high"]
-            inside[name] = low <= measured <= high
+            inside[name] = self._forecast(name, "low") <= measured <= self._forecast(name, "high")
         return inside
 
     @property
@@ -86,8 +83,8 @@ class Compared:
     @property
     def width(self) -> float:
         """Of the interval of the whole GPU, as a share of its figure."""
-        low, high = self.prediction["device_low"], self.prediction["device_high"]
-        return float((high - low) / self.prediction["device_bytes"])
+        low, high, likely = (self._forecast("device", own) for own in ("low", "high", "bytes"))
+        return (high - low) / likely
 
     @property
     def false_fits(self) -> list[int]:
@@ -107,7 +104,23 @@ class Compared:
         for figure, column in COLUMNS.items():
             if self.prediction[f"{figure}_bytes"] and self.actual.get(column):
                 measured[figure] = self.actual[column]
+        if self.ran_a_part:
+            measured.pop("reserved", None)
         return measured
+
+    @property
+    def ran_a_part(self) -> bool:
+        """Whether the row's steps are a part of an epoch of rows of unequal length. What the
+        allocator caches in them is not what it caches over the epoch, and has a forecast of its
+        own."""
+        ran = (self.actual.get(name) or 0 for name in ("steps_counted", "warmup_steps"))
+        predicted = self.prediction
+        return bool(predicted.get("trial_device_bytes")) and sum(ran) < predicted["epoch_steps"]
+
+    def _forecast(self, figure: str, end: str) -> float:
+        """An end of the figure's interval, or its ``bytes``: of a trial where the row is one."""
+        is_of_trial = figure == "device" and self.ran_a_part
+        return float(self.prediction[f"{'trial_' * is_of_trial}{figure}_{end}"])
 
 
 def lines(options: Namespace) -> Iterator[str]:
@@ -159,17 +172,27 @@ def compared(predictions: Iterable[Row], measured: Iterable[tuple[str, Row]]) ->
 
 
 def summary(comparisons: Sequence[Compared]) -> Iterator[str]:
-    """Markdown, per config and in all: median and largest absolute errors, false fits."""
-    yield "| config | rows | unknown | allocated | reserved | device | false fits |"
-    yield "| --- | ---: | ---: | ---: | ---: | ---: | ---: |"
-    by_config: dict[str, list[Compared]] = {}
+    """Markdown, per config, per technique and in all: median and largest absolute errors, the
+    share of the peaks of the whole GPU inside their intervals, their median width, false fits."""
+    columns = ["rows", "unknown", *COLUMNS, "inside", "width", "false fits"]
+    yield f"| config or technique | {' | '.join(columns)} |"
+    yield f"| --- |{' ---: |' * len(columns)}"
+    groups: dict[str, list[Compared]] = {}
     for comparison in comparisons:
-        by_config.setdefault(comparison.prediction["config"], []).append(comparison)
-    for name, group in {**by_config, "all": list(comparisons)}.items():
+        groups.setdefault(comparison.prediction["config"], []).append(comparison)
+    for comparison in comparisons:
+        for name in techniques(json.loads(comparison.prediction["choices"])):
+            groups.setdefault(name, []).append(comparison)
+    for name, group in {**groups, "all": list(comparisons)}.items():
         unknown = sum(not comparison.prediction["allocated_bytes"] for comparison in group)
         false_fits = sum(len(comparison.false_fits) for comparison in group)
         errors = " | ".join(_median_and_largest(figure, group) for figure in COLUMNS)
-        yield f"| {name} | {len(group)} | {unknown} | {errors} | {false_fits} |"
+        known = [own for own in group if "device" in own.errors]
+        holds = f"{statistics.mean(own.inside['device'] for own in known):.1%}" if known else ""
+        width = f"{statistics.median(own.width for own in known):.1%}" if known else ""
+        yield (
+            f"| {name} | {len(group)} | {unknown} | {errors} | {holds} | {width} | {false_fits} |"
+        )
 
 
 def _median_and_largest(figure: str, comparisons: Sequence[Compared]) -> str:
@@ -221,9 +244,9 @@ def _residuals(comparisons: Sequence[Compared]) -> Iterator[str]:
         if "device" in own.errors:
             widths[config, choices] = own.width
         has_engine = json.loads(choices)["offload"] != "none"
-        # Of rows of unequal length an epoch is predicted, and a few steps are measured.
-        is_epoch = bool(own.prediction.get("trial_device_bytes"))
-        if own.blocks_apart is None or has_engine or is_epoch or not own.inside["allocated"]:
+        # Orders of rows of unequal length are replayed, so the share is not theirs.
+        is_unequal = bool(own.prediction.get("trial_device_bytes"))
+        if own.blocks_apart is None or has_engine or is_unequal or not own.inside["allocated"]:
             continue
         its = by_model.setdefault(config, {})
         its[choices] = max(its.get(choices, own), own, key=lambda one: one.blocks_apart or 0.0)

@@ -80,7 +80,7 @@ def _timed(row: Row, choices: Row, rows: Sequence[Row], model: str) -> Timed:
         device_bytes=max(own["device_peak_bytes"] for own in rows),
         number_format=max(products, key=products.__getitem__).partition(" ")[0],
         is_compiled=row["is_compiled"],
-        techniques=_techniques(choices),
+        techniques=techniques(choices),
         full_rate_seconds=full,
         launches=row["launches"],
         optimizer_launches=row["optimizer_launches"],
@@ -90,7 +90,7 @@ def _timed(row: Row, choices: Row, rows: Sequence[Row], model: str) -> Timed:
     )
 
 
-def _techniques(choices: Row) -> tuple[str, ...]:
+def techniques(choices: Row) -> tuple[str, ...]:
     """What differs from the default of its axis, and the number format."""
     names = [f"precision: {choices.get('precision')}"]
     for name, axis in AXES.items():

@@ -108,6 +108,21 @@ def test_predictions_report_errors_and_false_fits():
     assert out_of_memory.false_fits == [max(CARDS)]
 
 
+@pytest.mark.parametrize(("steps", "error"), [(8, 0.0), (100, 1.0)])
+def test_row_of_a_few_unequal_steps_is_compared_with_the_forecast_of_a_trial(steps, error):
+    choices = dict.fromkeys(AXES, "x")
+    figures = {"allocated_bytes": 9, "reserved_bytes": 40, "device_bytes": 40, "epoch_steps": 100}
+    of_trial = {"trial_device_bytes": 20, "trial_device_low": 19, "trial_device_high": 21}
+    ends = {f"{name}_{end}": 40 for name in predictions.COLUMNS for end in ("low", "high")}
+    peaks = {"peak_allocated_bytes": 9, "peak_reserved_bytes": 20, "device_peak_bytes": 20}
+    row = {**peaks, "outcome": Outcome.OK, "steps_counted": steps - 2, "warmup_steps": 2}
+    forecast = {"choices": json.dumps(choices), **figures, **of_trial, **ends}
+    compared = predictions.Compared(forecast, row)
+    assert compared.errors["device"] == error
+    assert compared.inside["device"] is (error == 0)
+    assert ("reserved" in compared.errors) is (steps == 100)
+
+
 def test_predictions_warn_of_another_transformers():
     measured = {("2.11.0", "5.17.0"), ("2.11.0", "5.23.0")}
     [warning] = predictions.version_warnings({"transformers": "5.23.0"}, measured)
