@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 class BatchSizeOptions(VerbOptions):
     """The options of the command line."""
 
-    choices: Sequence[str] = ()
-    """Techniques to set, as ``AXIS=VALUE``."""
     every_set: bool = False
     """Whether to tune every technique set of the sweep, not only the baseline."""
     effective_batch: int | None = None
@@ -46,8 +44,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _of(config: SweepConfig, options: BatchSizeOptions) -> _BatchSizeVerb:
     from orchestrator.planning.technique_sets import sets_to_tune
 
-    choices, asked = options.choices, options.effective_batch
-    sets, effective_batch = sets_to_tune(config, choices, asked, every=options.every_set)
+    sets, effective_batch = sets_to_tune(
+        config, options.effective_batch, every=options.every_set, named=options.choices
+    )
     return _BatchSizeVerb(config, options, sets, effective_batch)
 
 
@@ -66,8 +65,6 @@ def command_line() -> argparse.ArgumentParser:
     add("--tolerance", type=argument_types.share, default=0.02, metavar="2%", help=tolerance)
     exact = "find the largest to the sample, even if it is 64 or more"
     add("--exact", action="store_true", help=exact)
-    choose = "choose a technique, as in precision=bf16"
-    add("--set", dest="choices", action="append", default=[], metavar="AXIS=VALUE", help=choose)
     every = "tune every technique set of the sweep, not only its baseline"
     add("--all", dest="every_set", action="store_true", help=every)
     return parser

@@ -218,8 +218,13 @@ def verb_parser(
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
-    """Add the config file, and the switches that let it run code: a checkpoint's, the user's."""
+    """Add the config file, choices in place of its own, and the switches that let it run code: a
+    checkpoint's, the user's."""
     parser.add_argument("config", type=Path, help="the sweep's YAML file")
+    choose = "a value in place of the file's, as precision=bf16; once for each axis"
+    parser.add_argument(
+        "--set", dest="choices", action="append", default=[], metavar="AXIS=VALUE", help=choose
+    )
     remote = "let the checkpoint run its own code; the config must ask for it, too"
     parser.add_argument("--trust-remote-code", action="store_true", help=remote)
     own = "run the modules of your own that the config names under own_code"

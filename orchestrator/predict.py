@@ -37,6 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             config=options.config,
             trust_remote_code=options.trust_remote_code,
             allow_own_code=options.allow_own_code,
+            choices=options.choices,
         )
         config = checked_config(verb_options, cli.print_note)
         if options.gpu is not None:

@@ -42,6 +42,7 @@ def predict(
     gpu: str | None = None,
     memory: Sequence[str] = (),
     trials: Sequence[str] = (),
+    choices: Sequence[str] = (),
     trust_remote_code: bool = False,
     allow_own_code: bool = False,
 ) -> Predictions:
@@ -49,7 +50,8 @@ def predict(
 
     ``gpu`` is a card or a file of ``doctor --calibrate``. Without it the answer is for all known
     cards, and for cards of the sizes in ``memory``, such as "12GiB". ``trials`` are beginnings of
-    trial ids. All trials are predicted if it is empty. Raises ConfigError, and ValueError if the
+    trial ids. All trials are predicted if it is empty. ``choices`` such as "precision=bf16" stand
+    in place of the configuration's. Raises ConfigError, and ValueError if the
     GPU has no constants or no trial matches one of ``trials``.
     """
     from orchestrator.planning.plan import plan, trials_with_ids
@@ -57,7 +59,10 @@ def predict(
     from orchestrator.running.options import VerbOptions
 
     options = VerbOptions(
-        config=source_of(config), trust_remote_code=trust_remote_code, allow_own_code=allow_own_code
+        config=source_of(config),
+        choices=choices,
+        trust_remote_code=trust_remote_code,
+        allow_own_code=allow_own_code,
     )
     checked = checked_config(options, warnings.warn)
     chosen = trials_with_ids(plan(checked).trials, trials)

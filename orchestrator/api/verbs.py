@@ -46,6 +46,8 @@ class Measuring(TypedDict, total=False):
     address: str | None
     trust_remote_code: bool
     allow_own_code: bool
+    choices: Sequence[str]
+    """Values of axes in place of the configuration's, such as "precision=bf16"."""
     gpus: int | None
     """GPUs of a trial; None: as ``resources.gpus_per_trial`` says."""
 
@@ -95,7 +97,6 @@ def tune(
 def batch_size(
     config: Config,
     *,
-    choices: Sequence[str] = (),
     every_set: bool = False,
     effective_batch: int | None = None,
     memory_margin: float = 0.05,
@@ -106,7 +107,7 @@ def batch_size(
 ) -> list[HardwareAnswers]:
     """Find the batch to train with, for every available GPU model.
 
-    ``choices`` are techniques as "precision=bf16". ``every_set`` takes every technique set of the
+    ``every_set`` takes every technique set of the
     sweep. The other arguments are the fields of ``BatchSizeGoal``; ``effective_batch`` is the
     configuration's by default. Raises what ``sweep`` and ``sets_to_tune`` raise.
     """
@@ -115,7 +116,8 @@ def batch_size(
     from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal
 
     with _started(config, measuring, suffix="-batch-size") as start:
-        sets, batch = sets_to_tune(start.config, choices, effective_batch, every=every_set)
+        named = measuring.get("choices", ())
+        sets, batch = sets_to_tune(start.config, effective_batch, every=every_set, named=named)
         goal = BatchSizeGoal(
             effective_batch=batch,
             memory_margin=memory_margin,

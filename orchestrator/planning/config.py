@@ -2,7 +2,7 @@
 
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from jobs.spec import (
     UserCode,
 )
 from orchestrator.labels import option
-from orchestrator.planning.choices.axes import Grids, read_grids
+from orchestrator.planning.choices.axes import Grids, read_grids, with_choices
 from orchestrator.planning.choices.base_arguments import (
     BaseArguments,
     baseline,
@@ -47,13 +47,18 @@ _NO_MODEL = frozenset({"_name_or_path", "architectures", "model_type", "transfor
 
 
 def load_config(
-    source: str | Source, *, trust_remote_code: bool = False, allow_own_code: bool = False
+    source: str | Source,
+    *,
+    trust_remote_code: bool = False,
+    allow_own_code: bool = False,
+    choices: Sequence[str] = (),
 ) -> SweepConfig:
-    """Load a configuration, mostly from a YAML file. Raises ConfigError with all its problems. A
-    file that asks for ``model.trust_remote_code`` or ``own_code`` is refused unless the caller
-    allows it, too. Otherwise a file from a stranger could run code that the stranger chose."""
+    """Load a configuration, mostly from a YAML file. ``choices``, such as "precision=bf16", stand
+    in place of the file's. Raises ConfigError with all its problems. A file that asks for
+    ``model.trust_remote_code`` or ``own_code`` is refused unless the caller allows it, too.
+    Otherwise a file from a stranger could run code that the stranger chose."""
     source = Path(source) if isinstance(source, str) else source
-    document = read_document(source)
+    document = with_choices(read_document(source), choices)
     file = typed(document.value)
     # Axes are read apart from the model, which cannot express what they may hold.
     grids, used, problems = read_grids(document)

@@ -73,8 +73,13 @@ def read_document(source: Source) -> Document:
     lines. Raises ConfigError if the file has none."""
     if isinstance(source, Path):
         return _read_file(source)
-    text = json.dumps(source, default=str)
-    return replace(_Reader("configuration").read(text), lines={(): 0})
+    return read_text("configuration", json.dumps(source, default=str))
+
+
+def read_text(name: str, text: str) -> Document:
+    """The mapping in a text that is in no file, so that its values have no lines. Raises
+    ConfigError if it has none."""
+    return replace(_Reader(name).read(text), lines={(): 0})
 
 
 def _read_file(path: Path) -> Document:

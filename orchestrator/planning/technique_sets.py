@@ -5,17 +5,9 @@ from dataclasses import dataclass, replace
 
 from jobs.record import TrialRecord
 from jobs.spec import Choice, MeasureSpec, TrialSpec
-from jobs.techniques import AXES
 from orchestrator.labels import BATCH_NAMES, label
-from orchestrator.planning.choices.axes import (
-    ACCUMULATION,
-    MICRO_BATCH,
-    Choices,
-    owned_arguments,
-    read_technique,
-)
+from orchestrator.planning.choices.axes import ACCUMULATION, MICRO_BATCH, Choices
 from orchestrator.planning.plan import plan, world_size_of
-from orchestrator.planning.problems import advice
 from orchestrator.planning.settings import SweepConfig
 
 
@@ -49,15 +41,16 @@ class TechniqueSet:
 
 def sets_to_tune(
     config: SweepConfig,
-    choices: Iterable[str] = (),
     effective_batch: int | None = None,
     *,
     every: bool = False,
+    named: Iterable[str] = (),
 ) -> tuple[tuple[TechniqueSet, ...], int | None]:
-    """The technique sets whose batch to tune, with choices such as "precision=bf16" laid over each,
-    and the effective batch to reach: the given one, else the configuration's. Raises ValueError for
-    a wrong choice, and for an effective batch of several GPUs."""
-    sets = technique_sets(config, dict(read_choice(text, config) for text in choices), every=every)
+    """The technique sets whose batch to tune, and the effective batch to reach: the given one, else
+    the configuration's. Choices such as "precision=bf16" that the caller has ``named`` are in the
+    labels. Raises ValueError for an effective batch of several GPUs."""
+    axes = [choice.partition("=")[0] for choice in named]
+    sets = technique_sets(config, axes, every=every)
     configured = config.baseline.get("effective_batch")
     if effective_batch is None and isinstance(configured, int):
         effective_batch = configured
@@ -68,52 +61,30 @@ def sets_to_tune(
 
 
 def technique_sets(
-    config: SweepConfig, over: Choices, *, every: bool = False
+    config: SweepConfig, named: Iterable[str] = (), *, every: bool = False
 ) -> tuple[TechniqueSet, ...]:
-    """The technique sets whose batch to tune, with ``over`` laid over each. ``every`` set of the
-    plan; else each that a file without axes names in its trials, if they are few; else the
-    baseline."""
-    sets = _distinct(_candidates(config, over, every=every), over)
-    # Each axis that tells one set from another, or that the caller has set, is in the label.
-    varying = dict.fromkeys((*config.axes_in_play, *over))
+    """The technique sets whose batch to tune: ``every`` set of the plan; else each that a file
+    without axes names in its trials, if they are few; else the baseline. Each axis that tells one
+    set from another, or that is ``named``, is in the label."""
+    varying = dict.fromkeys((*config.axes_in_play, *named))
     axes = [axis for axis in varying if axis not in BATCH_NAMES]
+    sets = _distinct(_candidates(config, every=every))
     return tuple(TechniqueSet(label=label(choices, axes), choices=choices) for choices in sets)
 
 
-def read_choice(text: str, config: SweepConfig) -> tuple[str, Choice]:
-    """``precision=bf16`` as ("precision", "bf16"). Raises ValueError for a value that no technique
-    axis has, and for an axis that the file's own training arguments decide."""
-    axis, _, value = text.partition("=")
-    axes = [name for name in AXES if name not in BATCH_NAMES]
-    if axis not in axes:
-        raise ValueError(f'"{axis}" is not a technique axis; {advice(axis, axes)}')
-    if AXES[axis].takes_integers and value.isdecimal() and int(value) > 0:
-        return axis, int(value)
-    technique, mistakes = read_technique(AXES[axis], value)
-    if mistakes:
-        raise ValueError(f"{axis}: {mistakes[0].message}")
-    for argument in config.training_arguments:
-        if owned_arguments().get(argument) == axis:
-            raise ValueError(
-                f"{axis} is decided by training_arguments.{argument}; remove one of them"
-            )
-    return axis, technique
-
-
-def _candidates(config: SweepConfig, over: Choices, *, every: bool) -> list[Choices]:
+def _candidates(config: SweepConfig, *, every: bool) -> list[Choices]:
     # A list of single trials is a list of techniques to tune, as long as it is short.
     names_sets = bool(config.trials) and not config.axes and not config.subsets
     if not every and not names_sets:
         return [config.baseline]
     planned: list[Choices] = [trial.choices for trial in plan(config).trials]
-    return planned if every or len(_distinct(planned, over)) <= 12 else [config.baseline]
+    return planned if every or len(_distinct(planned)) <= 12 else [config.baseline]
 
 
-def _distinct(candidates: Iterable[Choices], over: Choices) -> list[Choices]:
+def _distinct(candidates: Iterable[Choices]) -> list[Choices]:
     distinct: dict[tuple[tuple[str, type, Choice], ...], Choices] = {}
     for choices in candidates:
-        merged = {**choices, **over}
-        techniques = {axis: value for axis, value in merged.items() if axis not in BATCH_NAMES}
+        techniques = {axis: value for axis, value in choices.items() if axis not in BATCH_NAMES}
         # By type, too: to Python the choices 1, 1.0 and True are equal.
         identity = tuple((axis, type(value), value) for axis, value in sorted(techniques.items()))
         distinct.setdefault(identity, techniques)

@@ -43,6 +43,7 @@ def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
         options.config,
         trust_remote_code=options.trust_remote_code,
         allow_own_code=options.allow_own_code,
+        choices=options.choices,
     )
     if options.gpus is not None:
         resources = config.resources.model_copy(update={"gpus_per_trial": options.gpus})

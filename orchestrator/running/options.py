@@ -1,5 +1,6 @@
 """The options of the verbs that measure."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from orchestrator.planning.document import Source
@@ -34,5 +35,7 @@ class VerbOptions(RunOptions):
     allow_own_code: bool = False
     gpus: int | None = None
     """GPUs of a trial; None: as ``resources.gpus_per_trial`` says."""
+    choices: Sequence[str] = ()
+    """Values of axes in place of the configuration's, as ``AXIS=VALUE``."""
     dry_run: bool = False
     """Print the plan and measure nothing."""

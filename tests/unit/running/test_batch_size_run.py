@@ -23,7 +23,7 @@ def tune(
 ) -> list[HardwareAnswers]:
     config = config_of(folder, CONFIG)
     run_folder = RunFolder(folder)
-    sets = technique_sets(config, {}, every=every)
+    sets = technique_sets(config, every=every)
     start = Start(config=config, options=RunOptions(resume=resume), folder=run_folder)
     with run_folder.locked():
         return tune_batch_sizes(start, sets, goal)

@@ -1,6 +1,5 @@
 """The batch-size verb without a cluster: technique sets, options, mistakes, and a light start."""
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator import argument_types, batch_size, cli
 from orchestrator.planning.config import load_config
-from orchestrator.planning.technique_sets import read_choice, sets_to_tune, technique_sets
+from orchestrator.planning.technique_sets import sets_to_tune, technique_sets
 from tests.support.commands import ROOT
 from tests.support.config_files import SHIPPED, config_of
 from tests.support.golden import assert_golden
@@ -21,19 +20,20 @@ SINGLES = "{micro_batch: 4}, {micro_batch: 1, accumulation: 4}, {optimizer: sgd}
 
 
 @pytest.mark.parametrize(
-    ("text", "every", "over", "labels"),
+    ("text", "every", "named", "labels"),
     [
-        ("", False, {}, ["baseline"]),
-        ("axes: {precision: [bf16, fp32], micro_batch: [1, 2]}", False, {}, ["bf16"]),
-        ("axes: {precision: [bf16, fp32]}", False, {"adapter": "lora_r8"}, ["bf16 · lora_r8"]),
-        ("axes: {precision: [bf16, fp32], accumulation: [1, 2]}", True, {}, ["bf16", "fp32"]),
-        (f"trials: [{SINGLES}]", False, {}, ["adamw_torch_fused", "sgd"]),
-        (f"trials: [{RATES}, {RATES.replace('0.', '1.')}]", False, {}, ["learning_rate=default"]),
-        ("axes: {effective_batch: [64], precision: [bf16]}", False, {}, ["baseline"]),
+        ("", False, [], ["baseline"]),
+        ("axes: {precision: [bf16, fp32], micro_batch: [1, 2]}", False, [], ["bf16"]),
+        ("axes: {precision: [bf16, fp32]}", False, ["adapter=lora_r8"], ["bf16 · lora_r8"]),
+        ("axes: {precision: [bf16, fp32], accumulation: [1, 2]}", True, [], ["bf16", "fp32"]),
+        (f"trials: [{SINGLES}]", False, [], ["adamw_torch_fused", "sgd"]),
+        (f"trials: [{RATES}, {RATES.replace('0.', '1.')}]", False, [], ["learning_rate=default"]),
+        ("axes: {effective_batch: [64], precision: [bf16]}", False, [], ["baseline"]),
     ],
 )
-def test_technique_sets_that_are_tuned(text, every, over, labels, tmp_path):
-    sets = technique_sets(config_of(tmp_path, text), over, every=every)
+def test_technique_sets_that_are_tuned(text, every, named, labels, tmp_path):
+    config = config_of(tmp_path, text, choices=named)
+    sets, _ = sets_to_tune(config, every=every, named=named)
     assert [technique_set.label for technique_set in sets] == labels
 
 
@@ -42,14 +42,15 @@ def test_effective_batch_is_the_configurations_unless_another_is_asked_for(
     asked, reached, tmp_path
 ):
     config = config_of(tmp_path, baseline={"effective_batch": 64})
-    (technique_set,), batch = sets_to_tune(config, ["precision=bf16"], asked)
-    assert (technique_set.choices["precision"], batch) == ("bf16", reached)
+    (technique_set,), batch = sets_to_tune(config, asked)
+    assert batch == reached
+    assert not {"effective_batch", "accumulation"} & technique_set.choices.keys()
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_every_shipped_config_can_be_tuned(path):
     config = load_config(path)
-    for technique_set in technique_sets(config, {}):
+    for technique_set in technique_sets(config):
         made = technique_set.trial(config, 3, 5, has_gpu=True)
         assert (made.spec if isinstance(made, TrialRecord) else made).effective_batch == 15
 
@@ -58,7 +59,7 @@ def trial(
     folder: Path, micro_batch: int, accumulation: int, *, has_gpu: bool = True, **keys: Any
 ) -> TrialSpec:
     config = config_of(folder, **keys)
-    (technique_set,) = technique_sets(config, {})
+    (technique_set,) = technique_sets(config)
     made = technique_set.trial(config, micro_batch, accumulation, has_gpu=has_gpu)
     assert isinstance(made, TrialSpec)
     return made
@@ -82,26 +83,10 @@ def test_trial_of_a_set_is_measured_briefly(tmp_path):
 
 def test_rule_may_forbid_accumulation(tmp_path):
     config = config_of(tmp_path, baseline={"optimizer": "lomo"})
-    (technique_set,) = technique_sets(config, {})
+    (technique_set,) = technique_sets(config)
     made = technique_set.trial(config, 4, 2, has_gpu=True)
     assert isinstance(made, TrialRecord)
     assert made.rule == "lomo_without_accumulation"
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("precison=bf16", 'did you mean "precision"?'),
-        ("micro_batch=4", '"micro_batch" is not a technique axis'),
-        ("precision=bf61", 'precision: "bf61" is not known; did you mean "bf16"?'),
-        ("precision", 'precision: "" is not known'),
-        ("precision=bf16", "precision is decided by training_arguments.fp16"),
-    ],
-)
-def test_technique_that_cannot_be_set_is_refused(text, message, tmp_path):
-    config = config_of(tmp_path, training_arguments={"fp16": True, "tf32": True})
-    with pytest.raises(ValueError, match=re.escape(message)):
-        read_choice(text, config)
 
 
 @pytest.mark.parametrize(
