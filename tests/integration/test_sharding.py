@@ -1,11 +1,14 @@
 """Real trials of two ranks over gloo: they train as one process does, and end together."""
 
+import sys
 from dataclasses import replace
 
 import pytest
 
+from jobs.isolation.slot import Slot
 from jobs.record import Outcome
 from jobs.spec import Choice, ModelSpec, TrialSpec
+from tests.benchmarks.rank_faults import LOST, PARENT
 from tests.conftest import build_tiny_spec
 from tests.support.faults import with_fault
 from tests.support.tiny_decoders import MODEL
@@ -57,6 +60,13 @@ def test_rank_that_is_killed_ends_the_other_one_that_waits_for_it(run):
     record = run(spec, Outcome.CRASHED)
     assert record.phase == "model"
     assert record.reason.startswith("rank 1: killed by SIGKILL")
+
+
+def test_ranks_that_lose_the_file_at_which_they_meet_end_at_the_timeout():
+    with Slot(1, parent_command=(sys.executable, "-c", PARENT)) as slot:
+        record = slot.run(LOST.strike(trial(2, sharding="ddp")), 10.0)
+        assert LOST.problem_of(record) == ""
+        assert slot.run(trial(2, sharding="ddp"), 300.0).outcome is Outcome.OK
 
 
 def test_fsdp2_without_a_gpu_is_unsupported_with_the_reason(run):
