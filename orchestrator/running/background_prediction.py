@@ -3,6 +3,7 @@
 import logging
 import multiprocessing
 import os
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -16,6 +17,7 @@ from jobs.spec import TrialSpec
 from orchestrator.prediction.estimator import predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
 from orchestrator.prediction.prediction import Prediction
+from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.unsupported import unpredictable
 from orchestrator.running.observers import Observer
 
@@ -33,7 +35,8 @@ class BackgroundPredictor(ExitStack, Observer):
     def __init__(self, predict: Predict = predict) -> None:
         super().__init__()
         self._predict = predict
-        self._requests: list[tuple[Choose, Gpu, dict[str, float]]] = []
+        self._requests: list[tuple[Choose, Gpu, dict[str, float], dict[str, float]]] = []
+        self._seconds: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._is_compared = False
         """Whether a trial's transformers was compared with the one that is traced."""
 
@@ -41,8 +44,13 @@ class BackgroundPredictor(ExitStack, Observer):
         """Trial id -> bytes of device memory, of the trials that ``choose`` returns later: filled
         with every prediction. ``gpu_model`` is the name that NVML gives."""
         predicted: dict[str, float] = {}
-        self._requests.append((choose, load_gpu(constants_of(gpu_model)), predicted))
+        request = (choose, load_gpu(constants_of(gpu_model)), predicted, self._seconds[gpu_model])
+        self._requests.append(request)
         return predicted
+
+    def seconds_on(self, gpu_model: str) -> Mapping[str, float]:
+        """Trial id -> likely seconds of a step of the same trials, where they are known."""
+        return self._seconds[gpu_model]
 
     def started(self, spec: TrialSpec) -> None:
         """Start to predict, if this is the first trial."""
@@ -75,13 +83,23 @@ class BackgroundPredictor(ExitStack, Observer):
                 used,
             )
 
-    def _answer(self, pool: Pool, choose: Choose, gpu: Gpu, predicted: dict[str, float]) -> None:
+    def _answer(
+        self,
+        pool: Pool,
+        choose: Choose,
+        gpu: Gpu,
+        predicted: dict[str, float],
+        seconds: dict[str, float],
+    ) -> None:
         """Give the chosen trials to the workers. The pool calls ``keep`` later."""
 
         def keep(predictions: list[Prediction]) -> None:
             for prediction in predictions:
                 if prediction.device is not None:
                     predicted[prediction.trial_id] = float(prediction.device.bytes)
+                time = None if prediction.step is None else time_of(prediction.step, gpu)
+                if time is not None:
+                    seconds[prediction.trial_id] = time.likely_seconds
 
         try:
             # Trials that share a trace go to the same worker, so that the trace is made once.

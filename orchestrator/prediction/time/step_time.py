@@ -55,9 +55,13 @@ class StepTime:
         return self.tokens / self.seconds if self.tokens else None
 
     @property
-    def likely_seconds_per_sample(self) -> float:
+    def likely_seconds(self) -> float:
         """With a usual host, which may be slower than the GPU."""
-        return max(self.seconds, self.host_seconds) / self.samples
+        return max(self.seconds, self.host_seconds)
+
+    @property
+    def likely_seconds_per_sample(self) -> float:
+        return self.likely_seconds / self.samples
 
 
 def step_time(step: StepWork, gpu: Gpu) -> StepTime | None:

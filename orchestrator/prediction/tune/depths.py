@@ -83,14 +83,17 @@ class ByDepth:
         return simpler.step(more.deepened(few, self.times))
 
     def prediction(self, spec: TrialSpec) -> Prediction:
-        """The memory of the GPU of a trial that is traced as it is; its other figures are those of
-        few layers."""
+        """The memory of the GPU and the step of a trial that is traced as it is; its other figures
+        are those of few layers."""
         more, few = (own.prediction(spec) for own in (self.more, self.few))
         if more.device is None or more.allocated is None or few.allocated is None:
             return more
         # What is allocated grows in proportion; what the allocator caches is that of few layers.
         added = round((more.allocated.bytes - few.allocated.bytes) * self.times)
-        return replace(more, device=more.device.plus(added))
+        step = more.step
+        if step is not None and few.step is not None:
+            step = step.deepened(few.step, self.times)
+        return replace(more, device=more.device.plus(added), step=step)
 
     def device_bytes(self, spec: TrialSpec) -> int | None:
         """Upper end of the memory of the GPU; of a compiled trial that of the same without."""

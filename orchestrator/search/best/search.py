@@ -48,6 +48,7 @@ class BestSearch(Search):
         confidence: float = 0.95,
         any_recipe: bool = False,
         predicted_bytes: Mapping[str, float] | None = None,
+        predicted_seconds: Mapping[str, float] | None = None,
         priors: TechniquePriors | None = None,
         accounts_for_plan: bool = True,
         effective_batch: int | None = None,
@@ -59,9 +60,11 @@ class BestSearch(Search):
         self._plan = PlanState(self._candidates, baseline)
         if predicted_bytes is None:
             predicted_bytes = {}
+        if predicted_seconds is None:
+            predicted_seconds = {}
         if priors is None:
             priors = priors_for(self._candidates)
-        self._state = SearchState(self._candidates, predicted_bytes, priors)
+        self._state = SearchState(self._candidates, predicted_bytes, priors, predicted_seconds)
         self._budgets = tuple(sorted(set(budgets)))
         self._stopping_rule = StoppingRule(
             regret=regret,

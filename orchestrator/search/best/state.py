@@ -19,6 +19,7 @@ from orchestrator.search.model.memory.memory_model import MemoryModel
 from orchestrator.search.model.observations import Observation
 from orchestrator.search.model.performance_model import Branch
 from orchestrator.search.model.posterior import CostModel
+from orchestrator.search.model.sharding_forecast import ShardingForecast
 
 _HOST_NOISE = 0.2
 """A host-bound micro-batch may be this much faster than a measured one, as a logarithm."""
@@ -36,7 +37,10 @@ class SearchState:
         candidates: Sequence[Candidate],
         predicted_bytes: Mapping[str, float],
         priors: TechniquePriors,
+        predicted_seconds: Mapping[str, float],
     ) -> None:
+        """``predicted_bytes`` and ``predicted_seconds`` (trial -> memory, time of a step) may
+        grow."""
         self.candidates = candidates
         self._records: dict[int, list[TrialRecord]] = {}
         self.measured: dict[int, Measurement] = {}
@@ -52,6 +56,7 @@ class SearchState:
         self._sizes = prior_of_time.sizes
         self._samples = np.array([own.samples for own in candidates], float)
         self._times = CostModel(prior_of_time)
+        self._sharding = ShardingForecast(candidates, predicted_seconds, priors)
         self._memory = MemoryModel(candidates, predicted_bytes, priors)
         self._costs = TrialCost(candidates, priors)
         self.failures = Failures(candidates, priors)
@@ -112,6 +117,9 @@ class SearchState:
         """The posterior of every candidate; None before a speed is measured."""
         if not self.measured:
             return None
+        if (forecast := self._sharding.new_prior()) is not None:
+            self._times = self._times.with_prior(forecast)
+            self._is_current = False
         if not self._is_current:
             self._times.learn()
             self._is_current = True

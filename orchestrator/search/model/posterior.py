@@ -5,6 +5,8 @@ measured candidates only. The other candidates follow from their covariances wit
 so no matrix has a row and a column for every candidate.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -72,6 +74,12 @@ class CostModel:
         """Expected logarithm of each candidate's cost, shape (candidates,)."""
         self.variance: Array = np.zeros(0)
         """Variance of these logarithms, without the noise of a trial, shape (candidates,)."""
+
+    def with_prior(self, prior: CostPrior) -> CostModel:
+        """A model of the same observations; ``learn`` then uses them."""
+        model = CostModel(prior)
+        model._observations |= self._observations
+        return model
 
     def observe(self, index: int, observation: Observation) -> None:
         """Note a measured cost, which replaces an earlier one. ``learn`` then uses it."""

@@ -5,9 +5,12 @@ import time
 from collections.abc import Sequence
 from importlib.metadata import version
 
+import numpy as np
+
 from jobs.spec import TrialSpec
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.prediction import Figure, Prediction
+from orchestrator.prediction.time.operations import StepWork, Work
 from orchestrator.running.background_prediction import BackgroundPredictor
 from tests.conftest import build_tiny_spec
 from tests.support.records import make_record
@@ -31,7 +34,9 @@ def _prediction(trial: TrialSpec, gpu: Gpu) -> Prediction:
             trial_id=trial.trial_id, choices=trial.choices, unknown=f"one sample on {gpu.name}"
         )
     device = Figure(bytes=size, low=size, high=size)
-    return Prediction(trial_id=trial.trial_id, choices=trial.choices, device=device)
+    kernels = Work(by_kind={"copies": np.array([[0, 3.35e9, 1000, 0, 0, 0, 0]])})
+    step = StepWork(eager=kernels, compiled=kernels, samples=size, tokens=0)
+    return Prediction(trial_id=trial.trial_id, choices=trial.choices, device=device, step=step)
 
 
 def trials_of(*sizes: int, precision: str = "bf16") -> list[TrialSpec]:
@@ -45,11 +50,14 @@ def test_background_predictions_fill_the_mapping(caplog):
     with BackgroundPredictor(predict_a_byte_per_sample) as predictor:
         nothing = predictor.of(lambda: failing, "")
         predicted = predictor.of(lambda: [untraced, *trials], "NVIDIA H200")
+        seconds = predictor.seconds_on("NVIDIA H200")
         predictor.started(trials[0])
         while not (predicted and caplog.messages):
             time.sleep(0.01)
     assert predicted == {trial.trial_id: float(trial.micro_batch) for trial in trials[1:]}
-    assert nothing == {}
+    assert nothing == predictor.seconds_on("") == {}
+    assert seconds.keys() == predicted.keys()
+    assert all(0.1 < own < 10 for own in seconds.values())
     assert caplog.messages == ["some trials' memory is not predicted: fp12"]
 
 

@@ -29,7 +29,7 @@ STOPPING = StoppingRule(regret=0.01, confidence=0.95)
 
 def state() -> SearchState:
     memory = {spec.trial_id: (4.0 + spec.micro_batch) * GIB for spec in SPECS}
-    return SearchState(candidates_of(SPECS), memory, TechniquePriors(effects={}))
+    return SearchState(candidates_of(SPECS), memory, TechniquePriors(effects={}), {})
 
 
 def query(*candidates: int, budget: float = math.inf) -> BudgetQuery:

@@ -33,7 +33,7 @@ def posterior() -> Posterior:
         for size in SIZES:
             listed.append(make_spec({"offload": offload, "micro_batch": size, "accumulation": 1}))
     predicted = {spec.trial_id: (4.0 + 2 * spec.micro_batch) * GIB for spec in listed[:3]}
-    state = SearchState(candidates_of(listed), predicted, PRIORS)
+    state = SearchState(candidates_of(listed), predicted, PRIORS, {})
     state.note(2, make_record(listed[2], 20 * GIB, 100.0, device_bytes=80 * GIB))
     found = state.posterior()
     assert found is not None

@@ -1,0 +1,57 @@
+"""Forecasts of step times on several GPUs move the prior of the search over ways of sharing."""
+
+import math
+from dataclasses import replace
+
+import pytest
+
+from jobs.spec import TrialSpec
+from orchestrator.search.best.search import BestSearch
+from orchestrator.search.model.candidates import candidates_of
+from orchestrator.search.model.effects.technique_priors import shipped_priors
+from orchestrator.search.model.sharding_forecast import log_factors
+from orchestrator.units import GIB
+from tests.benchmarks.grids import make_record, make_spec
+
+WAYS = ("fsdp2_full", "ddp", "zero2", "zero3")
+
+
+def spec(way: str, size: int = 4, **more: object) -> TrialSpec:
+    choices = {"sharding": way, "micro_batch": size, "accumulation": 1, **more}
+    return replace(make_spec(choices), world_size=2)
+
+
+def test_factor_of_a_way_is_the_median_over_pairs_that_differ_in_nothing_else():
+    pairs = {(4, "none"): (1.0, 0.5), (8, "none"): (2.0, 1.2), (4, "checkpoint"): (4.0, 2.4)}
+    seconds = []
+    for (size, activations), both in pairs.items():
+        for way, own in zip(("fsdp2_full", "ddp"), both, strict=True):
+            seconds.append((spec(way, size, activations=activations), own))
+    # Nothing that it could be compared with has a forecast.
+    seconds.append((spec("zero2", 16, activations="none"), 9.0))
+    candidates = candidates_of(own for own, _ in seconds)
+    factors = log_factors(candidates, {own.trial_id: one for own, one in seconds})
+    assert factors == pytest.approx({"fsdp2_full": 0.0, "ddp": math.log(0.6)})
+
+
+@pytest.mark.parametrize("fastest", WAYS[1:])
+def test_search_goes_on_with_the_way_that_is_forecast_to_be_fastest(fastest):
+    specs = [spec(way) for way in WAYS]
+    forecast: dict[str, float] = {}
+    search = BestSearch(
+        specs,
+        budgets=[80 * GIB],
+        baseline={"sharding": "fsdp2_full", "micro_batch": 4, "accumulation": 1},
+        predicted_seconds=forecast,
+        priors=shipped_priors(),
+    )
+    first = search.ask()
+    assert first is not None
+    # They arrive beside the first trial.
+    forecast.update({own.trial_id: 0.2 for own in specs})
+    forecast.update({own.trial_id: 0.1 for own in specs if own.choices["sharding"] == fastest})
+    search.tell(make_record(first, 20 * GIB, 40.0))
+    second = search.ask()
+    assert first.choices["sharding"] == "fsdp2_full"
+    assert second is not None
+    assert second.choices["sharding"] == fastest
