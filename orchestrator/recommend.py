@@ -67,6 +67,8 @@ def command_line() -> argparse.ArgumentParser:
         " a copy with the configuration's values is written"
     )
     parser.add_argument("--own-file", type=Path, metavar="FILE", help=own)
+    reports = "with --export: the services that the training reports to (default: none)"
+    parser.add_argument("--report-to", nargs="+", default=(), metavar="wandb", help=reports)
     cli.add_force(parser)
     cli.add_json(parser)
     return parser
@@ -143,6 +145,7 @@ def _export(answer: Answer, options: argparse.Namespace) -> int:
             options.export,
             epochs=options.epochs,
             own_file=options.own_file,
+            report_to=options.report_to,
             force=options.force,
         )
     except (UnreadableFileError, NotExportableError, FileExistsError, NotADirectoryError) as error:

@@ -128,7 +128,9 @@ class _TuneVerb:
 
         end = run_tune(start, self.options.goal, 60 * self.options.gpu_minutes)
         report = publish(start.folder.path)
-        results = _print_results(report.dataset, self.options)
+        # The run folder names none: it may be given to others.
+        report_to = self.config.left_aside.get("report_to", ())
+        results = _print_results(report.dataset, self.options, report_to)
         cli.print_notes(report.unwritten)
         if end.is_interrupted:
             return cli.EXIT_INTERRUPTED
@@ -140,7 +142,9 @@ class _TuneVerb:
         return cli.EXIT_OK
 
 
-def _print_results(dataset: Dataset, options: TuneVerbOptions) -> Sequence[TuneResult]:
+def _print_results(
+    dataset: Dataset, options: TuneVerbOptions, report_to: str | Sequence[str]
+) -> Sequence[TuneResult]:
     from orchestrator.reporting.verbs.tune_result import candidate_of, read, to_json
     from orchestrator.reporting.verbs.tune_text import describe, failures
 
@@ -150,7 +154,7 @@ def _print_results(dataset: Dataset, options: TuneVerbOptions) -> Sequence[TuneR
         candidate = candidate_of(dataset, result)
         if candidate is not None and dataset.folder is not None:
             target = dataset.folder / result.folder_name
-            exported[result.folder_name] = _export(dataset, candidate, target)
+            exported[result.folder_name] = _export(dataset, candidate, target, report_to)
             gpus[result.folder_name] = candidate.configuration.gpus
     if options.as_json:
         cli.print_json(to_json(found, exported))
@@ -173,12 +177,14 @@ def _how_to_train(dataset: Dataset, files: str, gpus: int) -> str:
     return f"train with: {start} {script}{' --synthetic' if is_synthetic else ''}"
 
 
-def _export(dataset: Dataset, candidate: Offer, target: Path) -> str:
+def _export(
+    dataset: Dataset, candidate: Offer, target: Path, report_to: str | Sequence[str]
+) -> str:
     """Write the files to train a pick. Returns their folder, or the reason why there are none."""
     try:
         from orchestrator.export import export_candidate
 
-        export_candidate(dataset, candidate, target, force=True)
+        export_candidate(dataset, candidate, target, report_to=report_to, force=True)
     except Exception as error:  # the pick is known all the same
         return f"not written: {error}"
     return str(target)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.analysis.comparison.changes import Comparison
 from orchestrator.analysis.comparison.two_runs import compare
@@ -159,11 +159,12 @@ class Run:
         *,
         epochs: float | None = None,
         own_file: Path | str | None = None,
+        report_to: str | Sequence[str] = (),
         force: bool = False,
     ) -> tuple[Path, ...]:
         """Write the files to train ``candidate`` with, or the best of an answer. Returns their
         paths. ``own_file`` is a file of another trainer; a copy of it with the candidate's values
-        is written, too.
+        is written, too. ``report_to`` names the services that the training reports to.
 
         Raises ValueError if the answer names none, UnreadableFileError if that file is in no known
         dialect, and NotExportableError if the candidate cannot be exported. Raises FileExistsError
@@ -175,8 +176,9 @@ class Run:
         if best is None:
             raise ValueError("no measured configuration meets the constraints of this answer")
         own = None if own_file is None else Path(own_file)
+        carried: dict[str, Any] = {"epochs": epochs, "report_to": report_to}
         return export_candidate(
-            self.dataset, best, Path(folder), epochs=epochs, own_file=own, force=force
+            self.dataset, best, Path(folder), **carried, own_file=own, force=force
         )
 
     def compare(self, after: Run) -> Comparison:

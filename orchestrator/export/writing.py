@@ -23,7 +23,11 @@ from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.packages import packages, requirements
 from orchestrator.export.script import readme, train_script
 from orchestrator.export.source_trial import source_trial
-from orchestrator.planning.choices.arguments import EXPORTED, argument_names
+from orchestrator.planning.choices.arguments import (
+    EXPORTED,
+    LOGGING,
+    argument_names,
+)
 from orchestrator.planning.dialects.write_back.changes import ChangedFile, changed_file
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation_notes import notes
@@ -42,7 +46,7 @@ def export(
     *,
     label: str,
     epochs: float = 1,
-    logging_steps: float | None = None,
+    logging: Mapping[str, object] | None = None,
     peak_bytes: int | None = None,
     measured: Mapping[str, str] | None = None,
     notes: Sequence[str] = (),
@@ -52,7 +56,7 @@ def export(
 ) -> tuple[Path, ...]:
     """Write the files to train as the trial ``spec`` to ``folder``. Returns their paths.
 
-    ``logging_steps`` are the user's; None: the Trainer's. ``versions`` are those of the packages
+    ``logging`` are the user's arguments about logs. ``versions`` are those of the packages
     that it was measured with; ``copies`` are other files to write, as name -> text; ``force``
     replaces files of the same names. Raises NotExportableError or FileExistsError before it writes
     anything.
@@ -63,7 +67,7 @@ def export(
     try:
         if reason := refusal(spec):
             raise NotExportableError(reason)
-        texts = _training_files(spec, label, epochs, logging_steps, peak_bytes)
+        texts = _training_files(spec, label, epochs, logging or {}, peak_bytes)
         texts["README.md"] = readme(spec, label, measured or {}, notes)
         texts["requirements.txt"] = requirements(spec, versions or {})
     except NotExportableError:
@@ -83,7 +87,11 @@ def _refuse_secrets(spec: TrialSpec) -> None:
 
 
 def _training_files(
-    spec: TrialSpec, label: str, epochs: float, logging: float | None, peak_bytes: int | None
+    spec: TrialSpec,
+    label: str,
+    epochs: float,
+    logging: Mapping[str, object],
+    peak_bytes: int | None,
 ) -> dict[str, str]:
     texts = _settings_files(spec, epochs, logging)
     texts["train.py"] = train_script(spec, label, peak_bytes=peak_bytes)
@@ -103,10 +111,10 @@ def _written(texts: Mapping[str, str], folder: Path) -> tuple[Path, ...]:
     return tuple(folder / name for name in texts)
 
 
-def _settings_files(spec: TrialSpec, epochs: float, logging: float | None) -> dict[str, str]:
-    settings = arguments.training_arguments(spec, epochs=epochs)
-    if logging is not None:
-        settings["logging_steps"] = logging
+def _settings_files(
+    spec: TrialSpec, epochs: float, logging: Mapping[str, object]
+) -> dict[str, str]:
+    settings = {**arguments.training_arguments(spec, epochs=epochs), **logging}
     texts = {
         "training_arguments.yaml": yaml.safe_dump(settings, sort_keys=False),
         "training_arguments.json": _json(settings),
@@ -129,14 +137,16 @@ def export_candidate(
     *,
     epochs: float | None = None,
     own_file: Path | None = None,
+    report_to: str | Sequence[str] = (),
     force: bool = False,
 ) -> tuple[Path, ...]:
     """Write the files to train a candidate with. Returns their paths. ``own_file`` is a file of
     another trainer; a copy of it with the candidate's values is written, too.
 
-    ``epochs`` and the seed are those of the user's training arguments, otherwise one epoch, and the
-    seed of the measurement. Raises NotExportableError if its losses do not match the reference's,
-    or if it is not known how its row ran; FileExistsError if ``folder`` holds files.
+    ``epochs``, the seed and what is logged are those of the user's training arguments, otherwise
+    one epoch, and the seed of the measurement. ``report_to`` comes from the caller and never from
+    the run, which may be a stranger's. Raises NotExportableError if its losses do not match the
+    reference's, or if it is not known how its row ran; FileExistsError if ``folder`` holds files.
     """
     results = dataset.environment_of(candidate.measured.environment_id)
     if results is None:
@@ -157,10 +167,10 @@ def export_candidate(
         copies=copies,
         label=f"{label} (trial {candidate.measured.row['trial_id']})",
         epochs=epochs or float(_own_number(own, "num_train_epochs") or 1),
-        logging_steps=_own_number(own, "logging_steps"),
+        logging={**_own_logging(own), **({"report_to": report_to} if report_to else {})},
         peak_bytes=_peak_bytes(candidate),
         measured=_measured(candidate.measured, results, packages(spec)),
-        notes=[*warnings, *_not_carried(own)],
+        notes=[*warnings, *_about_reports(report_to), *_not_carried(own, report_to)],
         versions=results.environment,
         force=force,
     )
@@ -204,9 +214,25 @@ def _own_number(own: Mapping[str, Any], name: str) -> float | None:
     return number if isinstance(number, int | float) and 0 < number < math.inf else None
 
 
-def _not_carried(own: Mapping[str, Any]) -> Iterator[str]:
+def _own_logging(own: Mapping[str, Any]) -> dict[str, Any]:
+    """The user's arguments about logs that have the type of their field."""
+    kinds = {"logging_steps": int | float, "logging_first_step": bool}
+    given = {name: own[name] for name in LOGGING if isinstance(own.get(name), kinds.get(name, str))}
+    if _own_number(own, "logging_steps") is None:
+        given.pop("logging_steps", None)
+    return given
+
+
+def _about_reports(report_to: str | Sequence[str]) -> Iterator[str]:
+    if report_to:
+        names = [report_to] if isinstance(report_to, str) else report_to
+        yield f"reports to {', '.join(names)}: install what it needs; --report_to none is without"
+
+
+def _not_carried(own: Mapping[str, Any], report_to: str | Sequence[str]) -> Iterator[str]:
     # A run folder may come from a stranger, so only names of arguments are shown.
-    names = sorted(own.keys() & (argument_names() or frozenset()) - {"output_dir", *EXPORTED})
+    left = own.keys() & (argument_names() or frozenset()) - {"output_dir", *EXPORTED}
+    names = sorted(left - {"report_to"} if report_to else left)
     if names:
         yield (
             f"of your own arguments, these are not carried: {', '.join(names)}. train.py takes "

@@ -57,7 +57,9 @@ _TODAY: Mapping[str, str] = {
 """Removed field that changes the cost of a step if it is set -> how to write it today."""
 _SUCCESSORS: Mapping[str, str] = {"warmup_ratio": "warmup_steps"}
 """Removed field -> the one that takes the same value today."""
-EXPORTED = ("num_train_epochs", "seed", "logging_steps")
+LOGGING = ("logging_steps", "logging_strategy", "logging_first_step", "run_name", "project")
+"""Arguments about logs that exported files take from the user."""
+EXPORTED = ("num_train_epochs", "seed", *LOGGING)
 """Arguments that the runner decides, and that exported files take from the user."""
 _LOGGING = ("logging_", "run_name", "project", "trackio_", "metric_for_best_model", "debug")
 """Prefixes of arguments about logs and names, which do not change the training."""
@@ -131,6 +133,10 @@ def ignored_reason(name: str, value: Any) -> str:
     It is about names and logs, which do not change the training, or of transformers 4."""
     if name in EXPORTED:
         return "what files to train with keep, and a measurement decides itself"
+    if name == "report_to":
+        return (
+            "what is off while it is measured; tune's train.py has it, recommend's by --report-to"
+        )
     if runner_reason(name) or name.startswith(_LOGGING):
         return "what a measurement decides itself, and train.py takes on its command line"
     fields = argument_names()

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -118,7 +119,19 @@ def test_export_of_a_configuration_with_a_loss_flag_is_refused(kind, dataset, tm
 
 
 WANTED = {"num_train_epochs": 3, "seed": 1, "report_to": "wandb", "`x`": 1, "output_dir": "out"}
+LOGS = {"logging_steps": 20, "logging_first_step": True, "run_name": "mine", "project": "ours"}
+WRONG_LOGS = {"logging_steps": "abc", "logging_strategy": 7, "run_name": {"a": 1}}
 NOT_CARRIED = "of your own arguments, these are not carried: report_to. train.py takes"
+
+
+def _exported(own: dict[str, Any], folder: Path, **options: Any) -> tuple[dict[str, Any], str]:
+    """The training arguments and the README of an export of a run with the user's arguments."""
+    run = write_run(folder / "run", [make_record(speed=100.0)], config={"left_aside": own})
+    loaded = load_dataset(run)
+    (candidate,) = candidates(loaded.main.configurations)
+    export_candidate(loaded, candidate, folder / "train", **options)
+    settings = json.loads((folder / "train" / "training_arguments.json").read_text())
+    return settings, (folder / "train" / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -133,14 +146,23 @@ NOT_CARRIED = "of your own arguments, these are not carried: report_to. train.py
 def test_export_carries_the_users_epochs_and_seed_and_names_the_rest(
     own, options, epochs, seed, tmp_path
 ):
-    run = write_run(tmp_path / "run", [make_record(speed=100.0)], config={"left_aside": own})
-    loaded = load_dataset(run)
-    (candidate,) = candidates(loaded.main.configurations)
-    folder = tmp_path / "train"
-    export_candidate(loaded, candidate, folder, **options)
-    settings = json.loads((folder / "training_arguments.json").read_text())
+    settings, readme = _exported(own, tmp_path, **options)
     carried = (settings["num_train_epochs"], settings["seed"], settings["report_to"])
     assert carried == (epochs, seed, "none")
-    readme = (folder / "README.md").read_text()
     assert (NOT_CARRIED in readme) is (own is WANTED)
     assert "`x`" not in readme
+
+
+@pytest.mark.parametrize("report_to", ["wandb", ["mlflow", "tensorboard"], ()])
+def test_reports_are_those_that_the_caller_names_and_logs_those_of_the_run(report_to, tmp_path):
+    own = {"report_to": "comet_ml", **LOGS}
+    settings, readme = _exported(own, tmp_path, report_to=report_to)
+    assert settings["report_to"] == (report_to or "none")
+    assert LOGS.items() <= settings.items()
+    assert ("not carried: report_to" in readme) is not bool(report_to)
+    assert ("reports to" in readme) is bool(report_to)
+
+
+def test_logs_of_a_run_that_no_training_would_take_are_left_out(tmp_path):
+    settings, _ = _exported(WRONG_LOGS, tmp_path)
+    assert not WRONG_LOGS.keys() & settings.keys()
