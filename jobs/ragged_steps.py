@@ -13,17 +13,12 @@ NEW_SHAPE_SPREAD = 0.25
 of a 1.2 B decoder and of BERT-large on an H100, 2026-11-27."""
 
 
-def turn_of(effective_batch: int, counted_steps: int, in_epoch: int | None = None) -> int:
-    """How many different steps are trained on, and again and again. ``in_epoch``: steps of an
-    epoch; None if that is not known."""
-    # Three parameters are fitted to them. Steps of many rows differ less from each other.
-    wanted = 6 if effective_batch < 16 else 4
-    return min(wanted, counted_steps, wanted if in_epoch is None else in_epoch)
-
-
-def others_before(turn: int) -> int:
-    """Steps before the first turn."""
-    return turn // 2
+TURN = 4
+"""Different steps that are trained on, again and again, if there are so many: three parameters are
+fitted to them. More steps cost more time, and hit the kink of a time that the host bounds from
+below no better."""
+OTHERS = 1
+"""Steps before the first turn."""
 
 
 class RaggedSteps:
@@ -32,11 +27,11 @@ class RaggedSteps:
     They are quantiles of the epoch's steps by their longest row, so equal effective batches train
     on the same rows::
 
-        some others │ the quantiles │ the quantiles again, and again
-        ────────────┼───────────────┼───────────────────────────────
-        warm-up     │ warm-up       │ these count
+        another │ the quantiles │ the quantiles again, and again
+        ────────┼───────────────┼───────────────────────────────
+        warm-up │ warm-up       │ these count
 
-    The first steps spend what is loaded or compiled once for all lengths. In the first turn of the
+    The first step spends what is loaded or compiled once for all lengths. In the first turn of the
     quantiles each is a new length, and in the next turns it is known.
 
     A step's seconds are modelled as a constant, plus a share for each position (a token or its
@@ -72,7 +67,7 @@ class RaggedSteps:
         self._joins_rows = joins_rows
         self._multiple = pad_to_multiple_of
         self._counted_steps = counted_steps
-        self._others = others_before(self.distinct)
+        self._others = OTHERS if self.distinct else 0
         self.warmup_steps: int = max(warmup_steps, self._others + self.distinct)
         # These are set by ``rows``; the columns are those of ``_work``.
         self._mean_step = np.ones(4)
@@ -98,10 +93,8 @@ class RaggedSteps:
         """How many steps are chosen if an epoch has enough; 0 for a whole epoch."""
         if self._counted_steps is None:
             return 0
-        accumulation, micro_batch = self._shape
-        effective_batch = accumulation * micro_batch
-        in_epoch: int = self._columns.shape[1] // effective_batch
-        return turn_of(effective_batch, self._counted_steps, in_epoch)
+        in_epoch: int = self._columns.shape[1] // math.prod(self._shape)
+        return min(TURN, self._counted_steps, in_epoch)
 
     def rows(self, epoch: Sequence[int]) -> list[int]:
         """The rows to train on, in order, of an epoch's rows in the order of its sampler."""
@@ -121,7 +114,7 @@ class RaggedSteps:
 
     def _chosen(self, lengths: np.ndarray, work: np.ndarray) -> list[int]:
         """The numbers of the steps to train on, in order, by the ``lengths`` of their rows."""
-        by_length = np.lexsort((work[:, -1], lengths.max(axis=(0, 2, 3))))
+        by_length = np.lexsort((work[:, -1], self._shapes(lengths).max(axis=(0, 2))))
         others = _from_outside_in(_quantiles(by_length, self._others))
         turn = _from_outside_in(_quantiles(by_length, self.distinct))
         self._measured = work[turn]
@@ -164,7 +157,9 @@ class RaggedSteps:
             return 0.0, 0.0
         # The median, because what is loaded once for all lengths is no price of a single one.
         price = max(0.0, statistics.median_low(each))
-        deviations = sum((value - price) ** 2 for value in each)
+        # Such a load only adds to a price, so the prices below the median show the spread of both
+        # halves.
+        deviations = 2 * sum(min(value - price, 0.0) ** 2 for value in each)
         # As for steps: the prior has one degree of freedom.
         variance = ((NEW_SHAPE_SPREAD * price) ** 2 + deviations) / len(each)
         half_width = student_t95(len(each)) * math.sqrt(variance / len(each))

@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jobs.ragged_steps import others_before, turn_of
+from jobs.ragged_steps import OTHERS, TURN
 from jobs.spec import Choice, TrainingRecipe, TrialSpec
 from jobs.techniques import BATCH_AXES
 
@@ -74,9 +74,8 @@ class Candidate:
         is_ragged = spec.data.may_be_ragged and spec.model.task != "image-classification"
         if not is_ragged or spec.measure.steps is None:
             return 0
-        turn = turn_of(spec.effective_batch, spec.measure.steps)
         # The longest rows of the data come last, together.
-        return others_before(turn) + turn + 1
+        return OTHERS + min(TURN, spec.measure.steps) + 1
 
     @property
     def techniques(self) -> Techniques:

@@ -30,14 +30,14 @@ def positions_of(rows, micro_batch=2, joins_rows=False):
 def test_each_counted_step_is_met_in_the_warm_up():
     ragged = steps_of()
     rows = np.reshape(ragged.rows(range(2_000)), (-1, 2))
-    assert (ragged.distinct, ragged.warmup_steps) == (6, 9)
+    assert (ragged.distinct, ragged.warmup_steps) == (4, 5)
     assert len(rows) >= ragged.warmup_steps + 10
-    assert len({tuple(step) for step in rows}) == 9
-    np.testing.assert_array_equal(rows[3:9], rows[9:15])
+    assert len({tuple(step) for step in rows}) == 5
+    np.testing.assert_array_equal(rows[1:5], rows[5:9])
     # The longest first, and a typical one last.
-    tokens = LENGTHS[rows[3:9]].sum(1)
+    tokens = LENGTHS[rows[1:5]].sum(1)
     assert tokens.argmax() == 0
-    assert sorted(tokens)[1] < tokens[-1] < sorted(tokens)[-2]
+    assert min(tokens) < tokens[-1] < max(tokens)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_each_counted_step_is_met_in_the_warm_up():
 def test_distinct_steps_are_limited_by_what_there_is(choices, distinct):
     ragged = steps_of(**choices)
     assert ragged.distinct == distinct
-    assert ragged.warmup_steps == max(2, distinct + distinct // 2)
+    assert ragged.warmup_steps == max(2, distinct and distinct + 1)
 
 
 def test_whole_epoch_keeps_its_order():
@@ -99,7 +99,7 @@ def test_padding_share_of_pairs_counts_both_answers_up_to_the_longer_one():
     [
         lambda positions: np.full(len(positions), 0.2),  # the host sets the pace
         lambda positions: 0.05 + 2e-4 * positions,
-        lambda positions: 0.05 + 1e-4 * positions + 3e-8 * positions**2,
+        lambda positions: 0.05 + 1e-4 * positions + 1e-8 * positions**2,
         lambda positions: np.maximum(0.3, 2e-4 * positions),
     ],
 )
@@ -108,32 +108,34 @@ def test_mean_step_is_that_of_the_epoch_whatever_was_drawn(seconds_of, joins_row
     for seed in range(20):
         epoch = np.random.default_rng(seed).permutation(2_000).tolist()
         ragged = steps_of(joins_rows=joins_rows)
-        measured = seconds_of(positions_of(ragged.rows(epoch)[18:30], joins_rows=joins_rows))
+        measured = seconds_of(positions_of(ragged.rows(epoch)[10:18], joins_rows=joins_rows))
         truth.append(seconds_of(positions_of(epoch, joins_rows=joins_rows)).mean())
-        found.append(np.mean(ragged.at_mean(measured, 9)))
+        found.append(np.mean(ragged.at_mean(measured, 5)))
     assert found == pytest.approx(truth, rel=0.05)
 
 
 def test_spread_of_steps_is_what_their_lengths_do_not_explain():
     ragged = steps_of()
-    positions = positions_of(ragged.rows(range(2_000)))[9:19]
-    exact = ragged.at_mean(0.1 + 1e-4 * positions, 9)
+    positions = positions_of(ragged.rows(range(2_000)))[5:15]
+    exact = ragged.at_mean(0.1 + 1e-4 * positions, 5)
     assert np.ptp(exact) < 1e-6
     noise = np.random.default_rng(2).normal(1, 0.02, len(positions))
-    disturbed = ragged.at_mean((0.1 + 1e-4 * positions) * noise, 9)
+    disturbed = ragged.at_mean((0.1 + 1e-4 * positions) * noise, 5)
     assert np.std(disturbed) / np.mean(disturbed) == pytest.approx(0.02, rel=0.5)
 
 
 def test_tokens_are_those_of_the_mean_step():
     ragged = steps_of()
-    rows = np.asarray(ragged.rows(range(2_000))[18:30])
-    positions, tokens = ragged.expected_tokens(9, 6)
+    rows = np.asarray(ragged.rows(range(2_000))[10:18])
+    positions, tokens = ragged.expected_tokens(5, 4)
     assert positions * positions_of(rows).mean() == pytest.approx(positions_of(range(2_000)).mean())
-    assert tokens * LENGTHS[rows].sum() / 6 == pytest.approx(2 * LENGTHS.mean())
+    assert tokens * LENGTHS[rows].sum() / 4 == pytest.approx(2 * LENGTHS.mean())
 
 
-OTHERS = [9, 5, 7]
-"""Seconds of the first steps, which load what all lengths need."""
+FIRST_TURN, SECOND_TURN = [1.2, 2.2, 3.2, 7], [1, 2, 3, 4]
+"""Seconds. The last step of the first turn is inspected."""
+LOADED = 9
+"""Seconds of the first step, which loads what all lengths need."""
 
 
 def test_new_shapes_cost_what_the_second_turn_did_not_take():
@@ -141,25 +143,30 @@ def test_new_shapes_cost_what_the_second_turn_did_not_take():
     ragged = steps_of(lengths, counted=6)
     ragged.rows(range(32))
     price = 0.2
-    # The last step of the first turn is inspected.
-    found, half_width = ragged.new_shapes([*OTHERS, 1.2, 1.2, 2.2, 3.2, 4.2, 7, 1, 1, 2, 3, 4, 5])
+    found, half_width = ragged.new_shapes([LOADED, *FIRST_TURN, *SECOND_TURN])
     # An epoch of 16 steps has 16 lengths.
     assert found == pytest.approx(price)
-    # scipy.stats.t.ppf(0.975, 5) is 2.5706; the prior spread alone, as one of five degrees.
-    assert half_width == pytest.approx(2.5706 * NEW_SHAPE_SPREAD * price / 5, rel=1e-3)
-    loaded = [*OTHERS, 1.2, 5.2, 2.2, 3.2, 4.2, 7, 1, 1, 2, 3, 4, 5]
-    assert ragged.new_shapes(loaded)[0] == pytest.approx(price)
-    assert ragged.new_shapes(loaded)[1] > 5 * half_width
+    # scipy.stats.t.ppf(0.975, 3) is 3.1824; the prior spread alone, as one of three degrees.
+    assert half_width == pytest.approx(3.1824 * NEW_SHAPE_SPREAD * price / 3, rel=1e-3)
+
+
+@pytest.mark.parametrize(("second", "is_wider"), [(6.2, False), (2.0, True)])
+def test_what_is_loaded_with_one_length_is_no_price_and_no_spread_of_prices(second, is_wider):
+    ragged = steps_of(np.repeat(np.arange(10, 26), 2), counted=6)
+    ragged.rows(range(32))
+    usual = ragged.new_shapes([LOADED, *FIRST_TURN, *SECOND_TURN])
+    found = ragged.new_shapes([LOADED, 1.2, second, 3.2, 7, *SECOND_TURN])
+    assert found[0] == pytest.approx(usual[0])
+    assert (found[1] > 2 * usual[1]) == is_wider
 
 
 def test_padding_to_a_multiple_leaves_fewer_shapes():
-    seconds = [*OTHERS, 1.2, 1.2, 2.2, 3.2, 4.2, 7, 1, 1, 2, 3, 4, 5]
     lengths = np.arange(1, 65)
     shares = []
     for multiple in (1, 64):
         ragged = steps_of(lengths, micro_batch=1, counted=6, pad_to_multiple_of=multiple)
         ragged.rows(range(64))
-        shares.append(ragged.new_shapes(seconds)[0])
+        shares.append(ragged.new_shapes([LOADED, *FIRST_TURN, *SECOND_TURN])[0])
     assert shares == [pytest.approx(0.2), 0.0]
     assert ragged.padding_share == pytest.approx(1 - lengths.mean() / 64)
 
