@@ -96,11 +96,11 @@ def test_trial_cost_on_rows_of_unequal_length_counts_their_lengths(cost):
     unequal = TrialCost(candidates_of(trials), shipped_priors())
     own, compiled, multiple = unequal.seconds(np.full(len(trials), SPEED))
     once = seconds(cost, BLOCKS) - seconds(cost, EAGER)
-    # Three others, six of a turn, and the longest rows at the end are lengths of their own.
-    assert compiled - own == pytest.approx(10 * once)
+    # Another, four of a turn, and the longest rows at the end are lengths of their own.
+    assert compiled - own == pytest.approx(6 * once)
     assert multiple - own == pytest.approx(2 * once)
-    # Ten steps are new where two warm up on equal rows, and a step is a tenth of a second.
-    assert own - seconds(cost, EAGER) == pytest.approx(0.8)
+    # Six steps are new where two warm up on equal rows, and a step is a tenth of a second.
+    assert own - seconds(cost, EAGER) == pytest.approx(0.4)
 
 
 def test_trial_cost_expects_the_first_trial_to_read_what_later_ones_find(cost):

@@ -60,9 +60,9 @@ def test_new_lengths_are_those_of_rows_that_may_differ():
     images = ModelSpec(task="image-classification", architecture="vit")
     of_images = replace(of_texts, model=images)
     whole_epoch = replace(of_texts, measure=replace(of_texts.measure, steps=None))
-    several = replace(spec(16), data=file)
-    lengths = [candidates_of([own])[0].new_lengths for own in (of_texts, several)]
-    # A turn of six and three others, or of four and two, and the longest rows.
-    assert lengths == [10, 7]
+    short = replace(of_texts, measure=replace(of_texts.measure, steps=2))
+    lengths = [candidates_of([own])[0].new_lengths for own in (of_texts, short)]
+    # Another, a turn of four or of two, and the longest rows.
+    assert lengths == [6, 4]
     equal = [spec(1), of_images, whole_epoch]
     assert [candidates_of([own])[0].new_lengths for own in equal] == [0, 0, 0]
