@@ -35,6 +35,9 @@ class Variant:
     """Properties that the rules of ``orchestrator.planning.validity`` check, such as "lomo"."""
     recipe: str = ""
     """The name of its training, if several rows are the same; empty: the value of the axis."""
+    own_defaults: Mapping[str, str] = field(default_factory=dict)
+    """Axis -> its value where neither the user's file nor their arguments say anything, for a
+    library whose defaults are not those of ``TrainingArguments``."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

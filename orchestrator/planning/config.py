@@ -22,6 +22,7 @@ from orchestrator.planning.choices.axes import Grids, read_grids, with_choices
 from orchestrator.planning.choices.base_arguments import (
     BaseArguments,
     baseline,
+    own_defaults,
     read_base_arguments,
 )
 from orchestrator.planning.document import Source, folder_of, read_document
@@ -146,7 +147,7 @@ def _checked(
         loggers=file.loggers.model_dump(exclude_unset=True),
         output=file.output or Path("runs", name),
         own_code=user_code,
-        notes=(*_notes_on_the_model(file), *base.notes),
+        notes=(*_notes_on_the_model(file), *base.notes, *_notes_on_defaults(grids, base)),
         baseline=baseline(grids, base, data),
     )
 
@@ -169,6 +170,16 @@ def _notes_on_the_model(file: ConfigFile) -> Iterator[str]:
     for key in sorted(_DTYPES & file.model.config.keys()):
         value = file.model.config[key]
         yield f"model.config.{key}: {value} has no effect: the axis precision sets the data types"
+
+
+def _notes_on_defaults(grids: Grids, base: BaseArguments) -> Iterator[str]:
+    decided = {*base.choices, *grids.axes, *grids.baseline}
+    own = [f"{axis}: {name}" for axis, name in own_defaults(grids).items() if axis not in decided]
+    if own:
+        yield (
+            f"the baseline has TRL's own {', '.join(own)}, because the file sets no other; "
+            "gradient_checkpointing and bf16 in training_arguments decide them"
+        )
 
 
 def _data(file: ConfigFile, folder: Path) -> DataSpec:

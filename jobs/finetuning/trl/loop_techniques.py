@@ -15,6 +15,8 @@ _ARGUMENTS = """
 bf16 gradient_checkpointing learning_rate logging_steps lr_scheduler_kwargs torch_empty_cache_steps
 use_liger_kernel
 """
+_OWN_DEFAULTS = {"activations": "checkpoint", "precision": "bf16"}
+"""What TRL's configuration classes set where the user does not (trl 1.16)."""
 _DECIDED = {
     **dict.fromkeys(_ARGUMENTS.split(), "it is a training argument, or the choice of an axis"),
     "max_length": "data.file.max_length and the axis sequence_length decide it",
@@ -74,6 +76,7 @@ def _sft(parameters: Mapping[str, Any]) -> Variant:
         requires=_REQUIRES,
         numerical_effect="rounding" if _SAME_SFT.issuperset(parameters) else "training",
         traits=("trl", OTHER_WORKLOAD),
+        own_defaults=_OWN_DEFAULTS,
     )
 
 
@@ -100,6 +103,7 @@ def _dpo(parameters: Mapping[str, Any]) -> Variant:
         numerical_effect="training",
         recipe=written("trl_dpo", learned),
         traits=tuple(traits),
+        own_defaults=_OWN_DEFAULTS,
     )
 
 

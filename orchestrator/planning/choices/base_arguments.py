@@ -58,8 +58,7 @@ class BaseArguments:
     """The user's own arguments and DeepSpeed file, with what is wrong in them."""
 
     choices: Choices
-    """The value of every technique axis that the sweep does not set: the user's, else the default.
-    """
+    """The value of every technique axis that the user's arguments decide."""
     training_arguments: Mapping[str, Any]
     """The arguments that no axis has a value for."""
     left_aside: Mapping[str, Any]
@@ -97,7 +96,7 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
         problems += _deepspeed_problems(deepspeed, used)
         problems += _secret_problems(deepspeed)
     settings = None if deepspeed is None else deepspeed.value
-    choices, others = _own_choices(arguments.value, settings)
+    choices, others = _own_choices(given.value, arguments.value, settings)
     return BaseArguments(
         choices=choices,
         training_arguments=others,
@@ -230,17 +229,19 @@ def _secret_problems(part: Document) -> Iterator[Problem]:
 
 
 def _own_choices(
-    arguments: Mapping[str, Any], deepspeed: Mapping[str, Any] | None
+    given: Collection[str], arguments: Mapping[str, Any], deepspeed: Mapping[str, Any] | None
 ) -> tuple[dict[str, Choice], dict[str, Any]]:
-    """The value of every technique axis, and the arguments that are no value of any."""
-    choices: dict[str, Choice] = {name: axis.default for name, axis in AXES.items()}
+    """The value of every technique axis that the ``given`` names decide, and the arguments that are
+    no value of any. Of the ``arguments``, those at their default may be missing."""
+    owners = owned_arguments()
+    decided = dict.fromkeys(owners[name] for name in given if name in owners)
+    choices: dict[str, Choice] = {name: AXES[name].default for name in decided}
     # A DeepSpeed file decides the offload axis, and the optimizer if it names one.
     if deepspeed is not None:
         choices["offload"] = CUSTOM
         if "optimizer" in deepspeed:
             choices["optimizer"] = CUSTOM
     others = dict(arguments)
-    owners = owned_arguments()
     for name, axis in AXES.items():
         own = {key: value for key, value in arguments.items() if owners.get(key) == name}
         if own:
@@ -276,6 +277,13 @@ def _has_arguments(own: Mapping[str, Any], variant: Variant) -> bool:
     return is_equal and {name for name, value in given.items() if value is True} <= own.keys()
 
 
+def own_defaults(grids: Grids) -> Mapping[str, str]:
+    """What the library that trains in the baseline sets where the user does not."""
+    axis = AXES["loop"]
+    (first, *_) = grids.axes.get(axis.name, (axis.default,))
+    return axis.variant(grids.baseline.get(axis.name, first)).own_defaults
+
+
 def baseline(grids: Grids, base: BaseArguments, data: DataSpec) -> Choices:
     """Each axis's value: the file's, else its first, else the user's own, else the default."""
     # A training argument that only subsets, trials or exclusions name keeps its value from outside
@@ -283,7 +291,8 @@ def baseline(grids: Grids, base: BaseArguments, data: DataSpec) -> Choices:
     named: set[str] = set().union(*grids.subsets.values(), *grids.trials, *grids.exclude)
     arguments = sorted(named - {*AXES, EFFECTIVE_BATCH})
     choices = {name: base.training_arguments.get(name, DEFAULT) for name in arguments}
-    choices |= base.choices
+    choices |= {name: axis.default for name, axis in AXES.items()}
+    choices |= {**own_defaults(grids), **base.choices}
     if SEQUENCE_LENGTH in {*grids.axes, *named} and data.synthetic is not None:
         # Lengths that are numbers can be compared. What a file has is known only when it is read.
         choices[SEQUENCE_LENGTH] = data.synthetic.sequence_length

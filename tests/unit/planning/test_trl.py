@@ -38,6 +38,37 @@ def test_trl_is_compared_with_the_trainer_only_on_the_same_rows(tmp_path):
     assert _recipe(texts, tmp_path) == {"loop": "trl_sft"}
 
 
+DECIDED = "training_arguments: {gradient_checkpointing: false, bf16: false}\n"
+WRITTEN = "training_arguments: trainer.json\n"
+TRL_DEFAULTS = ("checkpoint", "bf16")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("baseline: {loop: trl_sft}\n", TRL_DEFAULTS),
+        ("axes: {loop: [trl_dpo, {trl_dpo: {beta: 0.2}}]}\n", TRL_DEFAULTS),
+        ("baseline: {loop: trl_sft, precision: fp32}\n", ("checkpoint", "fp32")),
+        ("baseline: {loop: trl_sft}\naxes: {activations: [keep, checkpoint]}\n", ("keep", "bf16")),
+        (f"baseline: {{loop: trl_sft}}\n{DECIDED}", ("keep", "fp32")),
+        (f"baseline: {{loop: trl_sft}}\n{WRITTEN}", ("keep", "fp32")),
+        ("axes: {loop: [trainer, trl_sft]}\n", ("keep", "fp32")),
+    ],
+)
+def test_baseline_of_trls_loops_has_trls_own_defaults_where_the_user_says_nothing(
+    text, expected, tmp_path
+):
+    # A file that the Trainer wrote has every field, false ones too.
+    written = '{"gradient_checkpointing": false, "bf16": false}'
+    (tmp_path / "trainer.json").write_text(written)
+    config = config_of(tmp_path, text)
+    found = (config.baseline["activations"], config.baseline["precision"])
+    assert found == expected
+    assert any("TRL's own" in note for note in config.notes) is (
+        found in (TRL_DEFAULTS, ("checkpoint", "fp32")) or "axes: {activ" in text
+    )
+
+
 @pytest.mark.parametrize("name", ["chat_template_path", "model_init_kwargs", "max_length", "bf16"])
 def test_trl_parameter_that_another_key_decides_is_refused(name, tmp_path):
     with pytest.raises(ConfigError, match="cannot be set here"):

@@ -66,7 +66,8 @@ def _activations(facts: Facts) -> str | None:
     if offloading:
         return str(offloading)
     if not facts.get("checkpointing"):
-        return None
+        # TRL's own default is to recompute.
+        return "keep" if str(facts.get("loop")).startswith("trl") else None
     return "checkpoint_reentrant" if facts.get("reentrant") is True else "checkpoint"
 
 

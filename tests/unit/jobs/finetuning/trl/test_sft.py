@@ -13,6 +13,7 @@ from jobs.finetuning.trl.raw_rows import RawRows
 from jobs.finetuning.trl.sft_rows import prepared, raw_rows
 from jobs.record import TrialRecord
 from jobs.spec import Choice, DataSpec, SyntheticData, TrialSpec
+from jobs.techniques import AXES
 from jobs.trial.models import architecture_config
 from tests.conftest import build_tiny_spec
 from tests.support.json_rows import file_of
@@ -180,3 +181,15 @@ def test_prepared_rows_are_those_of_the_sft_trainer_itself(case, tmp_path):
     assert dataset["labels"] == trainer.train_dataset["labels"]
     if case == "answers":
         assert any(label == -100 for row in dataset["labels"] for label in row)
+
+
+@pytest.mark.parametrize("name", ["SFTConfig", "DPOConfig"])
+def test_own_defaults_are_those_of_trls_classes(name):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # TRL gives fields by their former names
+        config = getattr(trl, name)(output_dir="out", use_cpu=True)
+    loop = {"SFTConfig": "trl_sft", "DPOConfig": "trl_dpo"}[name]
+    own = AXES["loop"].variant(loop).own_defaults
+    for axis, value in own.items():
+        for argument, expected in AXES[axis].variant(value).training_arguments.items():
+            assert argument == "tf32" or getattr(config, argument) == expected
