@@ -11,6 +11,7 @@ class FlagKind(enum.StrEnum):
 
     UNSTABLE = "unstable"  # half the 95 % interval of the mean step, relative; None: one step
     HOST_BOUND = "host_bound"  # share of micro-batches after which the GPU ran out of work
+    DATA_BOUND = "data_bound"  # share of the time in which the GPU waited for its data
     LAUNCH_BOUND = "launch_bound"  # share of the time in phases limited by kernel launches
     THRASHING = "thrashing"  # times the allocator had to flush its cache
     NEW_LENGTHS = "new_lengths"  # share of an epoch's time in which new lengths are prepared for

@@ -127,12 +127,20 @@ def launch_bound_share(row: Mapping[str, Any]) -> float:
     return float(forward + update)
 
 
+def data_wait_share(row: Mapping[str, Any]) -> float:
+    """The share of a row's time that the GPU waited for data; 0: not known, or no GPU."""
+    # A loop that runs ahead fetches data while the GPU computes, so the gap is the limit.
+    waits = [row.get(name) or 0.0 for name in ("data_seconds_median", "step_gap_seconds_median")]
+    return min(1.0, min(waits) / (row.get("step_seconds_median") or math.inf))
+
+
 def flags(
     *,
     half_width: float,
     relative_error: float,
     host_bound_share: float | None = None,
     launch_bound_share: float = 0.0,
+    data_wait_share: float = 0.0,
     allocator_retries: int = 0,
     new_shapes_share: float = 0.0,
 ) -> list[Flag]:
@@ -147,6 +155,8 @@ def flags(
         raised.append(Flag(FlagKind.HOST_BOUND, host_bound_share))
     elif launch_bound_share > GPU_BOUND:
         raised.append(Flag(FlagKind.LAUNCH_BOUND, launch_bound_share))
+    if data_wait_share > GPU_BOUND:
+        raised.append(Flag(FlagKind.DATA_BOUND, data_wait_share))
     if allocator_retries >= 2:  # a single flush is not thrashing
         raised.append(Flag(FlagKind.THRASHING, allocator_retries))
     if new_shapes_share > NEW_LENGTHS:

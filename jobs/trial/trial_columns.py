@@ -92,6 +92,7 @@ def _flags(values: Mapping[str, Any], spec: TrialSpec, device_type: str) -> list
         relative_error=steady_state.wanted_error(spec.measure.relative_error, device_type),
         host_bound_share=values.get("host_bound_share"),
         launch_bound_share=steady_state.launch_bound_share(values),
+        data_wait_share=steady_state.data_wait_share(values),
         allocator_retries=values.get("allocator_retries", 0),
         new_shapes_share=values.get("new_shapes_share", 0.0),
     )

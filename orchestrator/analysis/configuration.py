@@ -106,7 +106,7 @@ class Configuration:
     @property
     def is_host_bound(self) -> bool:
         """Whether the host, not the GPU, limits the speed."""
-        return has_any(self.flags, frozenset({FlagKind.HOST_BOUND}))
+        return has_any(self.flags, frozenset({FlagKind.HOST_BOUND, FlagKind.DATA_BOUND}))
 
     @property
     def is_wrong_by_scale_alone(self) -> bool:

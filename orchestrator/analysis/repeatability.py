@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from jobs.steady_state import CPU_ERROR, launch_bound_share, student_quantile
+from jobs.steady_state import CPU_ERROR, data_wait_share, launch_bound_share, student_quantile
 from orchestrator.storage.tables.rows import Row
 
 CLOSE = 0.01
@@ -77,7 +77,7 @@ def pace_of(row: Row) -> Pace:
     """What limits the speed of a row."""
     if not row.get("gpu_model"):
         return Pace.CPU
-    if (row.get("host_bound_share") or 0.0) > MAX_WAIT_SHARE:
+    if max(row.get("host_bound_share") or 0.0, data_wait_share(row)) > MAX_WAIT_SHARE:
         return Pace.HOST
     is_recorded = row.get("launch_bound_update_share") is not None
     return Pace.GPU if is_recorded and launch_bound_share(row) <= MAX_WAIT_SHARE else Pace.LAUNCHES

@@ -56,6 +56,13 @@ WORDINGS: Mapping[FlagKind, Wording] = {
         _percent,
         "the GPU ran out of work after most micro-batches; this is the host's speed",
     ),
+    FlagKind.DATA_BOUND: Wording(
+        "data-bound",
+        "share of the time in which the GPU waited for its data",
+        "the GPU waited for its data {} of the time, so this is the host's speed; "
+        "workers of the data loader prepare it meanwhile",
+        _percent,
+    ),
     FlagKind.LAUNCH_BOUND: Wording(
         "launch-bound",
         "share of the time in phases that kernel launches limit",

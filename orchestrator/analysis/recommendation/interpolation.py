@@ -24,7 +24,7 @@ MOST_OF_LARGER = 1.02
 larger workspaces. The largest factor that any of the 645 needs is 1.019."""
 MOST_MICRO_BATCH = 2**20
 """A larger micro-batch is never inferred: all numbers up to it are tried as divisors."""
-_HOST_PACE = frozenset({FlagKind.HOST_BOUND, FlagKind.LAUNCH_BOUND})
+_HOST_PACE = frozenset({FlagKind.HOST_BOUND, FlagKind.DATA_BOUND, FlagKind.LAUNCH_BOUND})
 
 
 def candidates_between(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from jobs.record import Outcome, TrialRecord
-from jobs.steady_state import GPU_BOUND, launch_bound_share
+from jobs.steady_state import GPU_BOUND, data_wait_share, launch_bound_share
 from orchestrator.analysis.configuration import gpu_memory
 from orchestrator.search.model.performance_model import Branch
 
@@ -27,6 +27,8 @@ class Measurement:
     host alone limits the speed."""
     launch_bound_share: float = 0.0
     """At most this share of the time the GPU waited for the host in the middle of a step."""
+    data_wait_share: float = 0.0
+    """The share of the time that the GPU waited for its data."""
     data_share: float = 0.0
     """The host's time to prepare a batch / the time of a step."""
 
@@ -46,7 +48,7 @@ class Measurement:
         share = self.host_bound_share
         if share is not None and share > GPU_BOUND:
             return Branch.HOST_BOUND
-        is_mixed = share is None or self.launch_bound_share > GPU_BOUND
+        is_mixed = share is None or max(self.launch_bound_share, self.data_wait_share) > GPU_BOUND
         return Branch.UNKNOWN if is_mixed else Branch.GPU_BOUND
 
 
@@ -67,6 +69,7 @@ def measurement_of(records: Iterable[TrialRecord]) -> Measurement | None:
         # An unknown share counts as the smallest.
         host_bound_share=max((own for own in host_bound_shares if own is not None), default=None),
         launch_bound_share=max(launch_bound_share(figures) for figures in listed),
+        data_wait_share=max(data_wait_share(figures) for figures in listed),
         data_share=max(_data_share(figures) for figures in listed),
     )
 

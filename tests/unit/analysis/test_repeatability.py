@@ -38,6 +38,8 @@ def row(**changes: Any) -> dict[str, Any]:
         ({"host_bound_share": 0.05}, Pace.GPU),
         ({"host_bound_share": 0.051}, Pace.HOST),
         ({"host_bound_share": None}, Pace.GPU),
+        ({"data_seconds_median": 0.06, "step_gap_seconds_median": 0.07}, Pace.HOST),
+        ({"data_seconds_median": 0.06, "step_gap_seconds_median": 0.04}, Pace.GPU),
         ({"launch_bound_update_share": 0.05}, Pace.GPU),
         ({"launch_bound_update_share": 0.051}, Pace.LAUNCHES),
         ({"gpu_model": None, "host_bound_share": 0.9}, Pace.CPU),

@@ -14,6 +14,7 @@ from jobs.steady_state import (
     MIN_STEPS_TO_GIVE_UP,
     PRIOR_SECONDS,
     PRIOR_SPREAD,
+    data_wait_share,
     flags,
     is_enough_of_the_host,
     is_out_of_reach,
@@ -129,7 +130,15 @@ def test_is_enough_of_the_host_after_some_steps(seconds, host_bound_share, is_en
     ("figures", "flag"),
     [
         # At the bounds.
-        ({"host_bound_share": 0.5, "launch_bound_share": 0.1, "allocator_retries": 1}, None),
+        (
+            {
+                "host_bound_share": 0.5,
+                "launch_bound_share": 0.1,
+                "data_wait_share": 0.1,
+                "allocator_retries": 1,
+            },
+            None,
+        ),
         ({"new_shapes_share": 0.1}, None),
         ({"half_width": 0.02}, None),
         ({"half_width": 0.01, "relative_error": 0.001}, None),
@@ -141,6 +150,7 @@ def test_is_enough_of_the_host_after_some_steps(seconds, host_bound_share, is_en
         ({"half_width": math.inf}, Flag(FlagKind.UNSTABLE, None)),
         ({"host_bound_share": 0.501}, Flag(FlagKind.HOST_BOUND, 0.501)),
         ({"host_bound_share": 0.9, "launch_bound_share": 0.3}, Flag(FlagKind.HOST_BOUND, 0.9)),
+        ({"data_wait_share": 0.101}, Flag(FlagKind.DATA_BOUND, 0.101)),
         ({"launch_bound_share": 0.101}, Flag(FlagKind.LAUNCH_BOUND, 0.101)),
         ({"allocator_retries": 2}, Flag(FlagKind.THRASHING, 2)),
         ({"new_shapes_share": 0.101}, Flag(FlagKind.NEW_LENGTHS, 0.101)),
@@ -163,3 +173,22 @@ def test_launch_bound_share_adds_forward_passes_and_updates():
     assert launch_bound_share(row) == 0.2
     assert launch_bound_share({**row, "launch_bound_update_share": 0.25}) == pytest.approx(0.45)
     assert launch_bound_share({}) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("changes", "share"),
+    [
+        ({}, 0.75),
+        ({"step_gap_seconds_median": 0.1}, 0.25),  # the loop runs ahead of the GPU
+        ({"data_seconds_median": 0.02}, 0.05),
+        ({"step_gap_seconds_median": None}, 0.0),  # no GPU
+        ({"step_seconds_median": None}, 0.0),
+    ],
+)
+def test_data_wait_share_is_the_part_of_the_gap_that_waits(changes, share):
+    seconds = {
+        "data_seconds_median": 0.3,
+        "step_gap_seconds_median": 0.35,
+        "step_seconds_median": 0.4,
+    }
+    assert data_wait_share({**seconds, **changes}) == pytest.approx(share)
