@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from jobs.spec import SyntheticData
 from orchestrator.planning.choices.arguments import argument_names, ignored_reason
 from orchestrator.planning.dialects.outcome import QUANTIZED, Entry, finished
 from orchestrator.planning.dialects.registry import UnreadableFileError, read_file
@@ -108,6 +109,9 @@ def translate(
     entries, stated = _read(files)
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
+    if shape and facts.get("length") is None and not facts.get("file"):
+        facts["length"] = SyntheticData().sequence_length
+        entries.append(_GUESSED_LENGTH)
     document = configuration(facts, shape) if shape else {}
     entries += [_default(fact, value) for fact, value in assumed.items() if fact not in stated]
     done = [finished(entry, facts, shape, document) for entry in entries]
@@ -152,6 +156,15 @@ def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 def _default(fact: str, value: Any) -> Entry:
     """What a trainer does where no key says anything."""
     return Entry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=vocabulary.ours(fact))
+
+
+_GUESSED_LENGTH = Entry(
+    key="length of the rows",
+    value="in none of your files",
+    verdict=Verdict.NEAREST,
+    ours=vocabulary.ours("length"),
+    why="a guess: write the length of your own rows, or name them as data.file",
+)
 
 
 def _shape(facts: Mapping[str, Any]) -> models.Shape | None:

@@ -185,6 +185,14 @@ def test_files_of_one_training_are_read_together(tmp_path):
     }
 
 
+@pytest.mark.parametrize("given", ["", "block_size: 64\n"])
+def test_a_length_that_no_file_names_is_a_guess_that_is_said(given, tmp_path):
+    text = f"model_name_or_path: gpt2\nper_device_train_batch_size: 4\nbf16: true\n{given}"
+    result = read(tmp_path, text)
+    assert result.document["data"]["synthetic"]["sequence_length"] == (64 if given else 512)
+    assert any("a guess" in entry.why for entry in result.entries) is not bool(given)
+
+
 @pytest.mark.parametrize("has_weights", [True, False])
 def test_folder_with_weights_stays_the_model(has_weights, tmp_path):
     folder = tmp_path / "mine"
