@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from orchestrator.analysis.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     from orchestrator.api import Answer, Run
+    from orchestrator.api.gpu_forecast import GpuForecast
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -44,12 +46,27 @@ def _recommend(run: Run, options: argparse.Namespace) -> int:
         steps=options.steps,
         price_per_hour=options.price_per_hour,
     )
-    _print(answer, options)
+    try:
+        forecasts = _gpu_forecasts(answer, options)
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return cli.EXIT_USAGE
+    _print(answer, options, forecasts)
     if answer.best is None:
         return cli.EXIT_FAILURE
     if options.export is None:
         return cli.EXIT_OK
     return _export(answer, options)
+
+
+def _gpu_forecasts(answer: Answer, options: argparse.Namespace) -> Sequence[GpuForecast]:
+    """Empty if nothing is asked, or so many GPUs were measured. ValueError if none is possible."""
+    measured = [own.gpus for own in answer.recommendation.gpu_counts]
+    if options.gpus is None or options.gpus in measured or answer.best is None:
+        return ()
+    from orchestrator.api.gpu_forecast import gpu_forecasts
+
+    return gpu_forecasts(answer.run.dataset, answer.best, options.gpus, options.memory)
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -89,6 +106,8 @@ def _add_constraints(parser: argparse.ArgumentParser) -> None:
         "rank by the speed of a training of so many steps, its first step and compiling included"
     )
     add("--steps", type=argument_types.count, metavar="N", help=steps)
+    gpus = "forecast what sharing it between so many GPUs brings, if that was not measured"
+    add("--gpus", type=argument_types.count, metavar="N", help=gpus)
     add("--objective", choices=OBJECTIVES, default="samples_per_second", help=objective)
 
 
@@ -117,7 +136,7 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
     add("--epochs", type=argument_types.above_zero, metavar="N", help=epochs)
 
 
-def _print(answer: Answer, options: argparse.Namespace) -> None:
+def _print(answer: Answer, options: argparse.Namespace, forecasts: Sequence[GpuForecast]) -> None:
     from orchestrator.reporting.verbs.recommendation import render
     from orchestrator.reporting.verbs.recommendation_json import to_json
     from orchestrator.reporting.verbs.workload import Workload
@@ -128,9 +147,14 @@ def _print(answer: Answer, options: argparse.Namespace) -> None:
     dataset = answer.run.dataset
     recommendation = answer.recommendation
     if options.json:
-        cli.print_json(to_json(dataset, dataset.main, recommendation, workload))
-    else:
-        print(render(dataset, recommendation, workload))
+        document = to_json(dataset, dataset.main, recommendation, workload)
+        cli.print_json({**document, "gpu_forecasts": list(map(asdict, forecasts))})
+        return
+    print(render(dataset, recommendation, workload))
+    if forecasts:
+        print(f"on {options.gpus} GPUs, the best is forecast from its speed on one:")
+    for own in forecasts:
+        print(f"  {own}")
 
 
 def _export(answer: Answer, options: argparse.Namespace) -> int:

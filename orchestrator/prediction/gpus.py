@@ -1,7 +1,8 @@
 """The constants of GPUs: measured ones in gpus/NAME.yaml, those of other cards in cards.yaml."""
 
 import functools
-from collections.abc import Mapping
+import statistics
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
 from pathlib import Path
@@ -22,6 +23,9 @@ REPRESENTATIVES: Mapping[Kernels, str] = {
     "volta": "t4",
 }
 """The card that stands for all with the same attention kernels."""
+REACHED: Mapping[str, float] = {"all-reduce": 0.69, "all-gather": 0.55, "reduce-scatter": 0.52}
+"""Share of a link's rate that a collective reaches: 512 MiB between two H100s by NVLink take 1.72,
+1.09 and 1.14 ms (``doctor --links``)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -99,12 +103,29 @@ def load_gpu(name: str) -> Gpu:
         measured = (yaml.safe_load(Path(name).read_text(encoding="utf-8")) or [{}])[0]
         if not measured.get("capability"):
             raise ValueError(f"{name}: no GPU was measured")
-        bandwidth = {"bytes_per_second": measured.get("copy_bytes_per_second", 0.0)}
-        return _completed({"source": name, **bandwidth, **measured}, str(measured["device"]))
+        rates = {
+            "bytes_per_second": measured.get("copy_bytes_per_second", 0.0),
+            **_link_rate(measured.get("links", ())),
+        }
+        return _completed({"source": name, **rates, **measured}, str(measured["device"]))
     if len(meant := _meant(name)) == 1:
         return load_gpu(meant[0])
     choices = ", ".join(meant or known_gpus())
     raise ValueError(f'no calibration for "{name}"; valid choices: {choices}, or a file')
+
+
+def _link_rate(links: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """The rate at which the measured exchange of the largest tensors takes as long as forecast;
+    nothing if none was measured, and the link is the H200's."""
+    if not links:
+        return {}
+    largest = max(own["bytes"] for own in links)
+    rates = [
+        own["bus_bytes_per_second"] / REACHED[own["operation"]]
+        for own in links
+        if own["bytes"] == largest
+    ]
+    return {"link_bytes_per_second": statistics.fmean(rates)}
 
 
 def _meant(name: str) -> list[str]:

@@ -32,7 +32,12 @@ def examined(
 
 
 def calibrations_of(reports: Sequence[Report]) -> list[Any]:
-    return [one for report in reports for one in report.get("calibrations", ())]
+    """Those of all GPUs, each with what its node's GPUs exchange, if that was measured."""
+    found = []
+    for report in reports:
+        links = {"links": own} if (own := report.get("links")) else {}
+        found += [{**one, **links} for one in report.get("calibrations", ())]
+    return found
 
 
 def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:

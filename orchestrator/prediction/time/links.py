@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.gpus import REACHED, Gpu
 from orchestrator.prediction.time.operations import Work
 
 _SENT = {"all-reduce": 2.0, "all-gather": 1.0, "reduce-scatter": 1.0}
 """How often a rank of a ring sends the parts of the others, as NCCL's own tests count the bus."""
-_REACHED: Mapping[str, float] = {"all-reduce": 0.69, "all-gather": 0.55, "reduce-scatter": 0.52}
-"""Share of a link's rate that a collective reaches: 512 MiB between two H100s by NVLink take 1.72,
-1.09 and 1.14 ms (``doctor --links``)."""
 _LATENCY = 2e-5
 """Seconds of a collective of few bytes, one host: nccl-tests print 10 to 30 µs."""
 
@@ -22,7 +17,7 @@ def exchange_seconds(exchanged: Work, gpu: Gpu, ranks: int) -> float | None:
         return None
     seconds = 0.0
     for kind, rows in exchanged.by_kind.items():
-        rate = gpu.link_bytes_per_second * _REACHED[kind]
+        rate = gpu.link_bytes_per_second * REACHED[kind]
         sent = _SENT[kind] * (ranks - 1) / ranks * rows[:, 1]
         seconds += float(((_LATENCY + sent / rate) * rows[:, 2]).sum())
     return seconds

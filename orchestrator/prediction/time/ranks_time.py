@@ -12,7 +12,7 @@ from dataclasses import replace
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.time.links import exchange_seconds
 from orchestrator.prediction.time.operations import Sharing, StepWork
-from orchestrator.prediction.time.step_time import StepTime, learned, step_time
+from orchestrator.prediction.time.step_time import Bound, StepTime, learned, step_time
 
 _HOOK_SECONDS: Mapping[str, float] = {"fsdp2": 7e-4, "zero1": 2e-4, "zero2": 2e-4, "zero3": 7e-4}
 """Engine -> seconds of a host for each call of its code, beside the kernels of the trace. FSDP2:
@@ -37,13 +37,20 @@ def time_of(step: StepWork, gpu: Gpu) -> StepTime | None:
     return replace(
         alone,
         seconds=seconds,
-        low=min(alone.low, seconds),
+        low=min(alone.low, of_gpu),
         # Nothing may run beside the exchange, and the host may be a slow one.
         high=max(alone.high + exchange, slowest * host),
         host_seconds=host,
-        bound="gpu" if of_gpu > slowest * host else "either",
+        bound=_bound(of_gpu, host, slowest, step.sharing),
         mfu=None if alone.mfu is None else alone.mfu * alone.seconds / seconds,
     )
+
+
+def _bound(of_gpu: float, host: float, slowest: float, sharing: Sharing) -> Bound:
+    """An engine whose code takes a usual host longer than the GPU its kernels sets the pace."""
+    if sharing.hooks and host > of_gpu:
+        return "host"
+    return "gpu" if of_gpu > slowest * host else "either"
 
 
 def hook_seconds(sharing: Sharing) -> float:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from orchestrator.prediction.zero import ZeroEngine
 
+_DOUBLE = 8
 _HALF = 2
 """Bytes of a 16-bit weight or gradient, which DeepSpeed exchanges."""
 
@@ -77,21 +78,25 @@ def zero_update(
     """DeepSpeed's update of a rank's part, the copies of its engine, and all that it exchanges.
 
     Source: deepspeed/runtime/zero/stage_1_and_2.py and stage3.py. Each gradient is copied to a
-    bucket. Stages 1 and 2 reduce whole buckets, and gather what was updated. Stage 3 gathers the
-    parameters of each module before both passes, and scatters the sums of gradients.
+    bucket. Stages 1 and 2 reduce whole buckets, which they flatten and divide, and gather what was
+    updated. Stage 3 gathers the parameters of each module before both passes, and scatters the sums
+    of gradients.
     """
     elements = [own.numel() for own in parameters if own.requires_grad]
     updated = sum(elements) // engine.ranks
     operations = [
         *(_moved(OPTIMIZER, 2 * _HALF * own) for own in elements),
-        # Gradients to 32 bits and their norm; weight and two moments, read and written; weights.
-        _moved(OPTIMIZER, updated * (_HALF + 2 * FLOAT_BYTES)),
+        # The norm, in 64 bits; a flat copy, in 32 bits, clipped; weight and two moments; weights.
+        _moved(OPTIMIZER, updated * (_HALF + 2 * _DOUBLE)),
+        _moved(OPTIMIZER, updated * (3 * _HALF + 3 * FLOAT_BYTES)),
         _moved(OPTIMIZER, updated * (7 * FLOAT_BYTES + _HALF)),
     ]
     reductions = 1 if engine.stage == 1 else spec.accumulation
     exchanged = Work.of(list(_reductions(engine, elements))) * reductions
     if engine.stage < 3:
         gathered = Work.of([_moved("all-gather", _HALF * sum(elements))])
+        copied = 2 * _HALF * (2 * sum(elements) + updated)
+        operations.append(_moved(OPTIMIZER, copied * reductions))
     else:
         every = [_moved("all-gather", _HALF * own.numel()) for own in parameters]
         gathered = Work.of(every) * (2 * spec.accumulation)

@@ -7,6 +7,9 @@ import yaml
 
 from jobs.spec import to_json
 from orchestrator.prediction.gpus import REPRESENTATIVES, known_cards, load_gpu
+from orchestrator.prediction.time.links import exchange_seconds
+from orchestrator.prediction.time.operations import Operation, Work
+from orchestrator.running.examination import calibrations_of
 from orchestrator.units import MIB
 from tests.support.machines import calibration_of
 
@@ -100,3 +103,24 @@ def test_load_gpu_takes_any_spelling_of_a_card(name, card):
 def test_load_gpu_of_several_meanings_names_them_alone():
     with pytest.raises(ValueError, match=r"valid choices: v100_16gb, v100_32gb, or a file"):
         load_gpu("V100")
+
+
+def test_file_with_measured_links_forecasts_what_they_took(tmp_path):
+    took = {"all-reduce": 5e-3, "all-gather": 3.1e-3, "reduce-scatter": 3.3e-3}
+    sent = {"all-reduce": 2**29, "all-gather": 2**28, "reduce-scatter": 2**28}
+    links = [
+        {"operation": name, "bytes": 2**29, "bus_bytes_per_second": sent[name] / seconds}
+        for name, seconds in took.items()
+    ]
+    # Small tensors take a latency, which says nothing of the rate.
+    links.append({"operation": "all-reduce", "bytes": 2**20, "bus_bytes_per_second": 1e9})
+    reports = [
+        {"calibrations": [to_json(calibration_of(0, 1e14, capability=9.0))], "links": links},
+        {"links": []},
+    ]
+    file = tmp_path / "gpu.yaml"
+    file.write_text(yaml.safe_dump(calibrations_of(reports)))
+    calibrated = load_gpu(str(file))
+    for name, seconds in took.items():
+        exchanged = Work.of([Operation(kind=name, writes=((0, 2**29),))])
+        assert exchange_seconds(exchanged, calibrated, 2) == pytest.approx(seconds, rel=0.1)

@@ -1,0 +1,117 @@
+"""One GPU or two? What sharing a configuration between GPUs would bring, forecast without them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from jobs.techniques.axes.sharding import SHARDING
+from orchestrator.export.source_trial import source_trial
+from orchestrator.planning.plan import trial_spec
+from orchestrator.planning.settings import SweepConfig
+from orchestrator.units import memory, number
+
+if TYPE_CHECKING:
+    from jobs.spec import TrialSpec
+    from orchestrator.analysis.dataset import Dataset
+    from orchestrator.analysis.recommendation import Offer
+    from orchestrator.prediction.prediction import Prediction
+    from orchestrator.prediction.time.step_time import StepTime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuForecast:
+    """A way of sharing a configuration that was measured on one GPU."""
+
+    sharding: str
+    gpus: int
+    effective_batch: int
+    samples_per_second: float
+    """Of all GPUs."""
+    low: float
+    high: float
+    memory_bytes: int | None
+    """Of each GPU: the most that it may take; None if nothing bounds it."""
+    scaling_efficiency: float
+    """Its speed, as a share of what so many GPUs would have that each train like the one."""
+    is_host_bound: bool
+    """Whether the host may set its pace, so that the speed is uncertain."""
+
+    def __str__(self) -> str:
+        speed = f"{number(self.samples_per_second)} samples/s"
+        parts = [
+            f"{speed} ({number(self.low)} to {number(self.high)})",
+            f"up to {memory(self.memory_bytes)} a GPU" if self.memory_bytes else "memory unknown",
+            f"effective batch {self.effective_batch}",
+            f"scaling efficiency {100 * self.scaling_efficiency:.0f} %",
+            *(["the host may set the pace"] if self.is_host_bound else []),
+        ]
+        return f"{self.sharding}: {', '.join(parts)}"
+
+
+def gpu_forecasts(
+    dataset: Dataset, best: Offer, gpus: int, memory_bytes: int | None = None
+) -> list[GpuForecast]:
+    """The ways that fit the memory (bytes; None: the card's), the fastest first. A forecast is
+    corrected by what the configuration was measured to take on one GPU.
+
+    Raises ValueError if the card is not known, or the training cannot be forecast.
+    """
+    from orchestrator.prediction.estimator import predict
+    from orchestrator.prediction.gpus import known_gpus, load_gpu
+    from orchestrator.prediction.libraries import without_gpus
+    from orchestrator.prediction.time.ranks_time import time_of
+
+    row = best.measured.row
+    words = str(row["gpu_model"] or "").lower().split()
+    names = [name for name in known_gpus() if name in words]
+    if not names or best.measured.gpus > 1:
+        raise ValueError("a forecast needs a row of one GPU of a known card")
+    card = load_gpu(names[0])
+    alone, _ = source_trial(dataset, row)
+    if alone.own_code is not None:
+        raise ValueError("your own code is only forecast by predict --allow-own-code")
+    shared = list(_shared(alone, SweepConfig.from_json(dataset.run.config), gpus))
+    with without_gpus():
+        of_one, *predictions = predict([alone, *shared], card)
+    time = None if of_one.step is None else time_of(of_one.step, card)
+    if time is None:
+        raise ValueError(of_one.unknown or "the step of this training is not forecast")
+    speed = best.measured.samples_per_second
+    limit = memory_bytes or card.total_bytes
+    found = []
+    for spec, own in zip(shared, predictions, strict=True):
+        own_time = None if own.step is None else time_of(own.step, card)
+        if own_time is not None and own.fits(limit) != "no":
+            correction = speed * time.likely_seconds_per_sample
+            found.append(_forecast(spec, own, own_time, correction, speed))
+    return sorted(found, key=lambda own: -own.samples_per_second)
+
+
+def _shared(alone: TrialSpec, config: SweepConfig, gpus: int) -> list[TrialSpec]:
+    """The same micro-batch on every GPU, and the same effective batch if that is possible."""
+    resources = config.resources.model_copy(update={"gpus_per_trial": gpus})
+    own = replace(config, resources=resources)
+    is_divided = alone.accumulation % gpus == 0
+    accumulation = alone.accumulation // gpus if is_divided else alone.accumulation
+    choices = {**alone.choices, "accumulation": accumulation}
+    ways = [way for way in SHARDING.variants if way != SHARDING.default]
+    return [trial_spec({**choices, SHARDING.name: way}, own, has_gpu=True) for way in ways]
+
+
+def _forecast(
+    spec: TrialSpec, own: Prediction, time: StepTime, correction: float, of_one: float
+) -> GpuForecast:
+    bounded = None if own.bounds is None else own.bounds.most
+    likely = correction / time.likely_seconds_per_sample
+    return GpuForecast(
+        sharding=str(spec.choices[SHARDING.name]),
+        gpus=spec.world_size,
+        effective_batch=spec.effective_batch,
+        samples_per_second=likely,
+        low=min(likely, correction * time.samples / time.high),
+        high=max(likely, correction * time.samples / time.low),
+        memory_bytes=bounded if own.device is None else own.device.most,
+        scaling_efficiency=likely / (spec.world_size * of_one),
+        is_host_bound=time.bound != "gpu",
+    )
