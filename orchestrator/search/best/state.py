@@ -53,6 +53,9 @@ class SearchState:
         if not candidates:
             return
         prior_of_time = CostPrior(candidates, priors, is_time=True)
+        self._predicted_seconds = predicted_seconds
+        self._read_count = 0
+        """Number of forecasts of times when they were last read."""
         self._sizes = prior_of_time.sizes
         self._samples = np.array([own.samples for own in candidates], float)
         self._times = CostModel(prior_of_time)
@@ -103,6 +106,18 @@ class SearchState:
             branch=measurement.branch,
         )
 
+    def _read_forecasts(self) -> None:
+        """Expect the times that were forecast since the last call."""
+        if self._read_count == len(self._predicted_seconds):
+            return
+        self._is_current = False
+        self._read_count = len(self._predicted_seconds)
+        if (prior := self._sharding.new_prior()) is not None:
+            self._times = self._times.with_prior(prior)
+        known = dict(self._predicted_seconds)
+        ids = [own.trial_ids[0] for own in self.candidates]
+        self._times.expect({row: known[own] for row, own in enumerate(ids) if own in known})
+
     @property
     def too_large(self) -> Mask:
         """Whether this or a smaller micro-batch of the same curve of memory ran out of memory."""
@@ -117,9 +132,7 @@ class SearchState:
         """The posterior of every candidate; None before a speed is measured."""
         if not self.measured:
             return None
-        if (forecast := self._sharding.new_prior()) is not None:
-            self._times = self._times.with_prior(forecast)
-            self._is_current = False
+        self._read_forecasts()
         if not self._is_current:
             self._times.learn()
             self._is_current = True

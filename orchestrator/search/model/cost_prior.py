@@ -1,7 +1,7 @@
 """The prior covariance of a cost between candidates, from the law linearized at its fit."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -39,6 +39,25 @@ class CostPrior:
         passes = [candidate.accumulation if is_time else 1 for candidate in candidates]
         self.extra_shares = 1 / np.array(passes)
         """Share of an extra that one micro-batch pays, shape (candidates,)."""
+
+    def expect(self, seconds: Mapping[int, float]) -> None:
+        """Expect of times what was forecast: candidate -> seconds of a step. What is recorded of
+        techniques is then only a correction: a curve without a forecast differs as recorded from
+        the curve with one that shares the most of its choices."""
+        largest: dict[int, tuple[float, float]] = {}
+        """Curve -> the largest forecast micro-batch, and the logarithm of its time per sample."""
+        for index, forecast in seconds.items():
+            size = self.sizes[index]
+            own = (size, math.log(forecast * self.extra_shares[index] / size))
+            curve = int(self.curves.curve_of[index])
+            largest[curve] = max(largest.get(curve, own), own)
+        if not largest:
+            return
+        known = np.array(list(largest), int)
+        recorded = self.curves.log_effects[-1]
+        beside = np.array([cost for _, cost in largest.values()]) - recorded[known]
+        differing = self.curves.differing(np.arange(self.curves.count)[:, None], known)
+        self.effects[1:] = recorded + beside[differing.argmin(axis=1)]
 
     def of_parameters(self, curves: Indices) -> Array:
         """Prior covariance of all parameters of the law for some curves."""

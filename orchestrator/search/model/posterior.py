@@ -7,6 +7,7 @@ so no matrix has a row and a column for every candidate.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -80,6 +81,10 @@ class CostModel:
         model = CostModel(prior)
         model._observations |= self._observations
         return model
+
+    def expect(self, seconds: Mapping[int, float]) -> None:
+        """Take forecast seconds of a step into the prior, by candidate. ``learn`` then uses it."""
+        self._prior.expect(seconds)
 
     def observe(self, index: int, observation: Observation) -> None:
         """Note a measured cost, which replaces an earlier one. ``learn`` then uses it."""

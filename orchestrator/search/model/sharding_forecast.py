@@ -67,10 +67,10 @@ def log_factors(
     for own in candidates:
         if own.trial_ids[0] in seconds:
             others = tuple(one for one in own.techniques if one[0] != SHARDING.name)
-            way = own.trials[0].choices[SHARDING.name]
+            way = own.trials[0].choices.get(SHARDING.name, SHARDING.default)
             key = (others, own.micro_batch, own.accumulation)
             groups[key][way] = math.log(seconds[own.trial_ids[0]])
-    first = candidates[0].trials[0].choices.get(SHARDING.name)
+    first = candidates[0].trials[0].choices.get(SHARDING.name, SHARDING.default)
     factors: defaultdict[str, list[float]] = defaultdict(list)
     for group in groups.values():
         if first in group and len(group) > 1:

@@ -30,6 +30,8 @@ class Grid:
     name: str
     table: Table
     predicted_bytes: Mapping[str, float] = field(default_factory=dict)
+    predicted_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Trial id -> forecast seconds of a step."""
     priors: TechniquePriors
     baseline: Mapping[str, Choice]
     budgets: tuple[int, ...]
@@ -135,11 +137,12 @@ def simulated_decoder(draw: int, budgets: tuple[int, ...]) -> Grid:
 @cache
 def simulated_qlora(draw: int, budgets: tuple[int, ...]) -> Grid:
     """A draw of 4-bit LoRA on rows of unequal length, which no recorded run of other models has."""
-    table, predicted_bytes = ragged_qlora(draw)
+    table, predicted_bytes, predicted_seconds = ragged_qlora(draw)
     return Grid(
         name="SIMULATED in part: QLoRA of 8 B on rows of unequal length",
         table=table,
         predicted_bytes=predicted_bytes,
+        predicted_seconds=predicted_seconds,
         priors=priors_from(folders_below([RESULTS]), without=shape_of(LORA_8B)),
         baseline={axis: values[0] for axis, values in QLORA_AXES.items()},
         budgets=budgets,

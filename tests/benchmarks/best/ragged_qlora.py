@@ -55,15 +55,17 @@ class _Traced:
         return [float(np.interp(size, self.sizes, each)) for each in self.figures.T]
 
 
-def ragged_qlora(seed: int) -> tuple[Table, Mapping[str, float]]:
-    """One draw of the grid, and the traced bytes of its eager trials. The same seed is the same."""
-    records, predicted = {}, {}
+def ragged_qlora(seed: int) -> tuple[Table, Mapping[str, float], Mapping[str, float]]:
+    """One draw of the grid, the traced bytes of its eager trials, and the forecast seconds of their
+    steps. The same seed is the same."""
+    records, memory, seconds = {}, {}, {}
     for choices in _combinations():
         record = _record(choices, seed)
         records[record.trial_id] = record
         if choices["compile"] == "none":
-            predicted[record.trial_id] = _traced()[_key(choices)].at(record.spec.micro_batch)[0]
-    return records, predicted
+            figures = _traced()[_key(choices)].at(record.spec.micro_batch)
+            memory[record.trial_id], seconds[record.trial_id], _ = figures
+    return records, memory, seconds
 
 
 def _combinations() -> Iterator[dict[str, Choice]]:

@@ -132,6 +132,7 @@ def best_of(grid: Grid, *, slot_seconds: float = math.inf) -> MakeSearch:
         budgets=grid.budgets,
         baseline=grid.baseline,
         predicted_bytes=grid.predicted_bytes,
+        predicted_seconds=grid.predicted_seconds,
         priors=grid.priors,
         slot_seconds=slot_seconds,
     )

@@ -1,5 +1,7 @@
 """The posterior of times and memory from few measurements."""
 
+import itertools
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -69,3 +71,20 @@ def test_cost_model_of_memory_expects_that_checkpointing_saves_activations():
     assert memory.variance[5] > 2 * memory.variance[3]
     every = np.arange(6)
     assert np.diag(memory.covariance(every, every)) == pytest.approx(memory.variance, abs=1e-6)
+
+
+def test_forecast_times_are_expected_of_curves_and_of_those_that_are_like_them():
+    axes = {"attention": ["sdpa", "eager"], "loss": ["plain", "chunked"], "micro_batch": [4, 16]}
+    times = model(is_time=True, **axes)
+    candidates = list(itertools.product(*axes.values()))
+    # With the chunked loss a step takes half the time. One of the attentions has a forecast.
+    forecast = {("plain", 4): 1.0, ("plain", 16): 4.0, ("chunked", 4): 0.9, ("chunked", 16): 2.0}
+    times.expect({candidates.index(("sdpa", *own)): seconds for own, seconds in forecast.items()})
+    times.observe(candidates.index(("sdpa", "plain", 16)), Observation(cost=8.0))
+    times.learn()
+    ratios = []
+    for attention in axes["attention"]:
+        rows = [candidates.index((attention, loss, 16)) for loss in axes["loss"]]
+        plain, chunked = times.mean[rows]
+        ratios.append(chunked - plain)
+    assert ratios == pytest.approx([-math.log(2)] * 2, abs=0.06)
