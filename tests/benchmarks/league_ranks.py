@@ -27,25 +27,21 @@ from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import predict
-from orchestrator.prediction.gpus import REPRESENTATIVES, load_gpu
+from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu, load_gpu
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.storage.tables.rows import Row
 
 PUBLIC = Path(__file__).parents[2] / "tests/data/league/ranks/public.parquet"
-_CARDS = {
-    "V100_16GB": "v100_16gb",
-    "3090": "rtx_3090",
-    "4090": "rtx_4090",
-    "A100": "a100_80gb",
-    "A100_40GB_SXM4": "a100_40gb",
-    "A100_SXM4": "a100_40gb",
-    "A100_80GB_SXM4": "a100_80gb",
-    "H100_80GB_SXM5": "h100",
-}
-"""As the sources write it -> our name. A100 alone is that of vTrain's servers."""
+_CARDS = yaml.safe_load((PUBLIC.parent / "cards.yaml").read_text())
+"""As the sources write it -> a card that is known here, and what differs."""
 _BERT = {"bert-base-uncased": (768, 12, 12), "bert-large-uncased": (1024, 24, 16)}
 _BERT_PRECISION = {"fp16 (apex O2)": "fp16"}
 _LLAMA = {"hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32}
+
+
+def card_of(row: Row) -> Gpu:
+    constants = dict(_CARDS[row["card"]])
+    return replace(load_gpu(constants.pop("like")), **constants)
 
 
 def reason(row: Row) -> str:
@@ -88,7 +84,7 @@ def _choices(row: Row) -> dict[str, Any]:
         return {**choices, "precision": "fp16"}
     if row["model"] in _BERT:
         # Containers of NVIDIA turn TF32 on, which older GPUs lack.
-        is_old = _CARDS[row["card"]].startswith("v100")
+        is_old = card_of(row).capability < 8.0
         in_32_bits = "fp32" if is_old else "tf32"
         return {**choices, "precision": _BERT_PRECISION.get(row["dtype"], in_32_bits)}
     if "full shard" in row["framework"]:
@@ -100,7 +96,7 @@ def _choices(row: Row) -> dict[str, Any]:
 
 def _key(row: Row) -> tuple[str, int, str]:
     """Equal for rows whose trials are in one configuration."""
-    return str(_architecture(row)), row["tokens"], load_gpu(_CARDS[row["card"]]).kernels
+    return str(_architecture(row)), row["tokens"], card_of(row).kernels
 
 
 def forecasts(rows: Sequence[Row]) -> Iterator[Row]:
@@ -115,7 +111,7 @@ def forecasts(rows: Sequence[Row]) -> Iterator[Row]:
             time = None
             if (step := prediction.step) is not None and step.sharing is not None:
                 step = replace(step, sharing=replace(step.sharing, ranks=row["gpus"]))
-                time = time_of(step, load_gpu(_CARDS[row["card"]]))
+                time = time_of(step, card_of(row))
             reserved = prediction.reserved
             yield {
                 "number": row["number"],
