@@ -4,7 +4,8 @@
     python -m tests.benchmarks.league_ranks compare FILE.parquet [--misses]
 
 The rows are in tests/data/league/ranks/public.parquet. A forecast is of a step's seconds, and of
-reserved memory where that was published. Rows that have none are counted by their reason.
+reserved memory where that was published. Those that FILE has are kept. Rows that have none are
+counted by their reason.
 """
 
 import argparse
@@ -203,9 +204,11 @@ def main() -> None:
             "\n".join(compare(rows, pq.read_table(options.file).to_pylist(), misses=options.misses))
         )
         return
-    if options.file.exists():
-        raise FileExistsError(f"{options.file}: forecasts are not made again")
-    pq.write_table(pa.Table.from_pylist(list(forecasts(rows))), options.file)
+    # Forecasts are not made again: they were committed before they were compared.
+    known = pq.read_table(options.file).to_pylist() if options.file.exists() else []
+    numbers = {own["number"] for own in known}
+    known += forecasts([own for own in rows if own["number"] not in numbers])
+    pq.write_table(pa.Table.from_pylist(known), options.file)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def test_rows_that_no_configuration_describes_have_a_reason():
         {"nodes": 2},
         {"framework": "Megatron-LM dp2 tp2 pp1, global batch 32"},
         {"framework": "Composer, FULL_SHARD"},
-        {"card": "A6000"},
+        {"card": "Gaudi2"},
     ):
         assert league_ranks.reason(ROW | change)
 
