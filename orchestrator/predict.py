@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator import cli
-from orchestrator.argument_types import size
+from orchestrator.argument_types import count, size
 from orchestrator.running.options import VerbOptions
 
 if TYPE_CHECKING:
@@ -38,6 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             trust_remote_code=options.trust_remote_code,
             allow_own_code=options.allow_own_code,
             choices=options.choices,
+            gpus=options.gpus,
         )
         config = checked_config(verb_options, cli.print_note)
         if options.gpu is not None:
@@ -118,6 +119,8 @@ def command_line() -> argparse.ArgumentParser:
     parser.add_argument(
         "--memory", type=_size_text, action="append", default=[], metavar="SIZE", help=memory
     )
+    gpus = "GPUs of one node for each trial (default: resources.gpus_per_trial)"
+    parser.add_argument("--gpus", type=count, metavar="N", help=gpus)
     prices = "find the cheapest card by a YAML file, as {l4: 0.8, h100: {price: 2.5, hours: 4}}"
     parser.add_argument("--prices", type=Path, metavar="FILE.yaml", help=prices)
     tune = "the fastest configuration that tune would search, for each memory"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator import recommend
+from orchestrator import predict, recommend
 from orchestrator.analysis.dataset import load_dataset
 from orchestrator.api.gpu_forecast import gpu_forecasts
 from orchestrator.api.run import load
@@ -60,3 +60,13 @@ def test_nothing_is_forecast_to_fit_a_memory_smaller_than_a_context(run):
     assert best is not None
     dataset = load_dataset(run)
     assert gpu_forecasts(dataset, best, 2, memory_bytes=GIB // 8) == []
+
+
+def test_predict_forecasts_trials_of_as_many_gpus_as_asked(tmp_path, capsys):
+    file = tmp_path / "sweep.yaml"
+    file.write_text(CONFIG + "trials: [{sharding: none}, {sharding: ddp}]\n")
+    assert predict.main([str(file), "--gpus", "2", "--gpu", "h100", "--json"]) == 0
+    one, two = json.loads(capsys.readouterr().out)
+    # NCCL's buffers come on top, and both GPUs train.
+    assert two["device_bytes"] > one["device_bytes"]
+    assert two["step_seconds_low"] > 0
