@@ -1,12 +1,17 @@
 """Allocations and frees in the order they happen, as functions of the micro-batch."""
 
-from dataclasses import dataclass, field
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FORMULAS
 from orchestrator.prediction.time.step_work import PartWork
 
+SAVED = "saved activations"
+"""Kind of what a forward pass leaves in memory."""
 NEEDS_AMPERE = "attention that older GPUs do without a fused kernel"
 """Among the kernels of a stream: a GPU below capability 8.0 would keep all scores of attention."""
 
@@ -34,6 +39,10 @@ class Allocation(NamedTuple):
         """Bytes asked for, before the allocator rounds them."""
         return FORMULAS[self.formula](gpu, *self.integers)
 
+    def shrunk(self, share: float) -> Allocation:
+        """A tensor of a share of its bytes."""
+        return self._replace(integers=(max(1, round(self.integers[0] * share)),))
+
 
 class Free(NamedTuple):
     """The allocation of this number is given back."""
@@ -54,6 +63,38 @@ class Stream:
     kernels: frozenset[str] = frozenset()
     """Libraries and kernels that ran: "cudnn", "flash" ..."""
     work: PartWork = field(default_factory=PartWork, compare=False)
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes of activations that the forward pass keeps for the backward pass."""
+        taken = (own for own in self.events if isinstance(own, Allocation))
+        return sum(own.integers[0] for own in taken if own.kind == SAVED)
+
+    def compiled(self, kept: float) -> Stream:
+        """The same part if it is compiled: saved activations shrink to the share ``kept``. Logits
+        that no kernel writes take no memory, but those that they are computed from live as long."""
+        events: list[Event] = []
+        away: set[int] = set()
+        waiting: Counter[int] = Counter()
+        """Allocation -> how many that are computed from it still live."""
+        freed: set[int] = set()
+        for own in self.events:
+            sources = self.work.unwritten.get(own.number, ())
+            if isinstance(own, Allocation):
+                if own.kind == "logits" and sources:
+                    away.add(own.number)
+                    waiting.update(sources)
+                    continue
+                events.append(own.shrunk(kept) if own.kind == SAVED else own)
+            elif own.number in away:
+                waiting.subtract(sources)
+                events += [Free(number=source) for source in freed if not waiting[source]]
+                freed = {source for source in freed if waiting[source]}
+            elif waiting[own.number]:
+                freed.add(own.number)
+            else:
+                events.append(own)
+        return replace(self, events=tuple(events))
 
 
 MicroBatches = tuple[Stream, Stream | None]

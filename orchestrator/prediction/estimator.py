@@ -16,8 +16,8 @@ from orchestrator.prediction.bounds import bounded, traceable
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
 from orchestrator.prediction.held_group import HeldGroup
 from orchestrator.prediction.libraries import quick_imports
-from orchestrator.prediction.model_group import ModelGroup, Shared, unknown
-from orchestrator.prediction.prediction import Prediction
+from orchestrator.prediction.model_group import ModelGroup, Shared
+from orchestrator.prediction.prediction import Prediction, unknown
 from orchestrator.prediction.time.step_work import UPDATE_ARGUMENTS
 from orchestrator.prediction.unsupported import unpredictable
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from orchestrator.prediction.tracing.cuda_attention import Picks
 
 _BATCH_ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
-_UNTRACED_ARGUMENTS = (*UPDATE_ARGUMENTS, *_BATCH_ARGUMENTS, "tf32")
+_UNTRACED_ARGUMENTS = (*UPDATE_ARGUMENTS, *_BATCH_ARGUMENTS, "tf32", "accelerator_config")
 """Training arguments that do not change how a micro-batch runs through the model."""
 _UNTRACED_HOOKS = ("optimizer", "partitioner")
 """Places of hooks that change only the update, or only compiled code."""

@@ -1,6 +1,7 @@
 """The constants of GPUs: measured ones in gpus/NAME.yaml, those of other cards in cards.yaml."""
 
 import functools
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -10,7 +11,8 @@ from typing import Any, Literal
 
 import yaml
 
-from orchestrator.units import KIB, MIB
+from orchestrator.planning.problems import advice
+from orchestrator.units import GIB, KIB, MIB
 
 FOLDER = Path(__file__).parent / "gpus"
 _CARDS = FOLDER.with_name("cards.yaml")
@@ -100,7 +102,8 @@ def load_gpu(name: str) -> Gpu:
     if card := _read(_CARDS).get(name.lower()):
         return _completed(_constants(card), name.lower())
     if Path(name).is_file():
-        measured = (yaml.safe_load(Path(name).read_text(encoding="utf-8")) or [{}])[0]
+        read = yaml.safe_load(Path(name).read_text(encoding="utf-8"))
+        measured = read[0] if read and isinstance(read, list) else {}
         if not measured.get("capability"):
             raise ValueError(f"{name}: no GPU was measured")
         rates = {
@@ -110,8 +113,18 @@ def load_gpu(name: str) -> Gpu:
         return _completed({"source": name, **rates, **measured}, str(measured["device"]))
     if len(meant := _meant(name)) == 1:
         return load_gpu(meant[0])
-    choices = ", ".join(meant or known_gpus())
-    raise ValueError(f'no calibration for "{name}"; valid choices: {choices}, or a file')
+    raise ValueError(
+        f'no calibration for "{name}"; {advice(_letters(_bare(name)), meant or known_gpus())}, '
+        "or a file of `doctor --calibrate`"
+    )
+
+
+_SAME_CARD = re.compile(r"nvidia|geforce|tesla|sxm\d?|hbm\d?e?|blackwell|\w+ edition")
+"""What names of the same card add to each other. A card with PCIe is slower than that with SXM."""
+
+
+def _bare(name: str) -> str:
+    return _SAME_CARD.sub("", name.lower())
 
 
 def _link_rate(links: Sequence[Mapping[str, Any]]) -> dict[str, float]:
@@ -129,11 +142,20 @@ def _link_rate(links: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 
 
 def _meant(name: str) -> list[str]:
-    """The cards that a name such as "NVIDIA GeForce RTX 4090" or "a100" may mean."""
-    wanted = _letters(name).removeprefix("nvidia").removeprefix("geforce")
-    cards = known_gpus()
-    equal = [card for card in cards if _letters(card) == wanted]
-    return equal or [card for card in cards if wanted and _letters(card).startswith(wanted)]
+    """The cards that a name such as "NVIDIA H100 80GB HBM3", "4090" or "a100" may mean."""
+    bare = _bare(name)
+    wanted = _letters(bare)
+    cards = {card: _letters(card) for card in known_gpus()}
+    found = [card for card, own in cards.items() if own == wanted]
+    if not found and (size := re.search(r"\b(\d+) ?gb\b", bare)):
+        model = _letters(bare[: size.start()])
+        found = [card for card, own in cards.items() if own == model]
+        # A card reports between its GB, less what it keeps for itself, and as many GiB.
+        gb = int(size[1])
+        found = [own for own in found if 0.95e9 * gb <= load_gpu(own).total_bytes <= GIB * gb]
+    begun = (card for card, own in cards.items() if wanted and own.startswith(wanted))
+    ended = (card for card, own in cards.items() if len(wanted) > 2 and own.endswith(wanted))
+    return found or [*begun] or [*ended]
 
 
 def _letters(name: str) -> str:

@@ -18,7 +18,7 @@ from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.intervals import Replayed, predicted
 from orchestrator.prediction.length_streams import Lengths, LengthStreams, traced_lengths
 from orchestrator.prediction.margins import widened
-from orchestrator.prediction.prediction import Prediction
+from orchestrator.prediction.prediction import Prediction, unknown
 from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
 from orchestrator.prediction.sized_stream import SizedStream, SizedStreams
 from orchestrator.prediction.time.operations import StepWork, Work
@@ -29,6 +29,7 @@ from orchestrator.units import memory
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.batches import BatchShapes, Shape
+    from orchestrator.prediction.tracing.compiled_block import CompiledBlock
     from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
 
 _ORDERS = 3
@@ -41,6 +42,8 @@ class Shared:
 
     updates: dict[tuple[str, str], Updates] = field(default_factory=dict)
     """Of each optimizer step, and of what it trains."""
+    blocks: dict[str, CompiledBlock] = field(default_factory=dict)
+    """By what decides their graph."""
     replays: dict[tuple[object, ...], ReplayedPeaks] = field(default_factory=dict)
     """By digest of the streams."""
 
@@ -63,53 +66,55 @@ class ModelGroup:
     def __init__(
         self, trials: Sequence[TrialSpec], step: FakeStep, gpu: Gpu, shared: Shared
     ) -> None:
-        self._step = step
+        self.step = step
         self._gpu = gpu
-        self._shared = shared
+        self.shared = shared
         self._sized = SizedStreams(gpu)
         self._accumulates = any(trial.accumulation > 1 for trial in trials)
         sizes = sorted({trial.micro_batch for trial in trials})
-        self._affine = [size for size in sizes if size > 1]
-        """Micro-batches whose memory is an affine function of the size: a single sample has another
-        memory layout."""
+        self.affine = [size for size in sizes if size > 1] or sizes
+        """Micro-batches whose memory is affine in the size: a single sample has another layout."""
         self._traces: dict[tuple[bool, tuple[tuple[int, ...], ...]], MicroBatches] = {}
         """Whether a batch is padded, and its shapes -> its streams."""
-        self._between: dict[int, MicroBatches | None] = {}
-        """Micro-batch -> its streams between those of the smallest and the largest."""
+        self._between: dict[int, MicroBatches | None] = {}  # those of an interpolated micro-batch
         self._steps: dict[tuple[object, ...], StepWork] = {}
-        self._predicted: dict[tuple[str, int, int], Prediction] = {}
-        """Optimizer step, micro-batch and accumulation -> the prediction of all such trials."""
+        self._predicted: dict[tuple[str, int, int, float], Prediction] = {}
+        """Optimizer step, micro-batch, accumulation and kept share -> that of such trials."""
         self._evaluation: Stream | None = None
 
-    def prediction(self, spec: TrialSpec) -> Prediction:
-        """The memory is that of the first trial with the same batch and optimizer step."""
-        key = (update_key(spec), spec.micro_batch, spec.accumulation)
+    def prediction(self, spec: TrialSpec, *, kept: float = 0.0) -> Prediction:
+        """That of the first trial with the same batch and optimizer step. ``kept``: the share of
+        saved activations that a compiler keeps; 0: nothing is compiled."""
+        key = (update_key(spec), spec.micro_batch, spec.accumulation, kept)
         if key not in self._predicted:
             try:
-                self._predicted[key] = self._prediction(spec)
+                self._predicted[key] = self._prediction(spec, kept)
             except Exception as error:
                 self._predicted[key] = unknown(spec, error)
         found = replace(self._predicted[key], trial_id=spec.trial_id, choices=spec.choices)
         is_known = found.device is not None and self._knows_step(spec)
         return replace(found, step=self.step_work(spec)) if is_known else found
 
-    def _prediction(self, spec: TrialSpec) -> Prediction:
+    def _prediction(self, spec: TrialSpec, kept: float) -> Prediction:
         """The figures of an epoch, and for rows of unequal length also what a trial measures."""
         from orchestrator.prediction.tracing.positions import why_beyond
 
-        batches = self._step.batches
+        batches = self.step.batches
         batch = batches.worst(spec.micro_batch)
-        if refused := why_beyond(self._step.model, batch):
+        if refused := why_beyond(self.step.model, batch):
             return Prediction(trial_id=spec.trial_id, choices=spec.choices, refused=refused)
-        prediction = self._predicted_on(batch, spec)
-        if batches.lengths is None:
-            return prediction
-        steps = len(batches.lengths.tokens) // spec.effective_batch
-        return replace(prediction, epoch_steps=steps, longest_tokens=batch.tokens())
+        prediction = self._predicted_on(batch, spec, kept)
+        if batches.lengths is not None:
+            steps = len(batches.lengths.tokens) // spec.effective_batch
+            return replace(prediction, epoch_steps=steps, longest_tokens=batch.tokens())
+        return prediction
 
-    def _predicted_on(self, batch: BatchShapes, spec: TrialSpec) -> Prediction:
+    def _predicted_on(self, batch: BatchShapes, spec: TrialSpec, kept: float) -> Prediction:
         """The trial's figures, whose equal micro-batches have the shapes of ``batch``."""
         micro_batches = self._micro_batches(batch, spec.micro_batch)
+        if kept:
+            first, later = micro_batches
+            micro_batches = first.compiled(kept), later and later.compiled(kept)
         has_engine = spec.settings.deepspeed is not None
         parts = (self._engine_parts if has_engine else self._trainer_parts)(spec, micro_batches)
         if isinstance(parts, Prediction):
@@ -126,7 +131,7 @@ class ModelGroup:
             needs_ampere=NEEDS_AMPERE in kernels,
             under_deepspeed=has_engine,
             is_shared=spec.world_size > 1,
-            is_encoder_decoder=bool(self._step.model.config.is_encoder_decoder),
+            is_encoder_decoder=bool(self.step.model.config.is_encoder_decoder),
         )
         prediction = widened(predicted(spec, replayed, self._gpu), spec, kernels)
         return replace(prediction, notes=(*prediction.notes, *parts.notes))
@@ -145,7 +150,7 @@ class ModelGroup:
         if is_fsdp(spec) and later is not None and spec.accumulation > 1:
             first, later = later, None
         streams = TrialStreams(
-            model=self._step.weights,
+            model=self.step.weights,
             first=first,
             later=later,
             accumulation=spec.accumulation,
@@ -162,25 +167,29 @@ class ModelGroup:
         """DeepSpeed's engine holds weights, gradients and states in buffers of its own."""
         from orchestrator.prediction import zero
 
-        engine = zero.ZeroEngine.of(spec, self._step.model)
-        notes = engine.host_note(spec, self._step.model)
-        if reason := engine.unpredictable(self._step.model):
+        engine = zero.ZeroEngine.of(spec, self.step.model)
+        notes = engine.host_note(spec, self.step.model)
+        if reason := engine.unpredictable(self.step.model):
             return replace(unknown(spec, reason), notes=notes)
-        if self._step.batches.lengths is not None:
+        if self.step.batches.lengths is not None:
             notes = (*notes, zero.LONGEST_STANDS_FOR_ALL)
-        streams = zero.trial_streams(self._step.model, engine, *micro_batches, spec.accumulation)
+        streams = zero.trial_streams(self.step.model, engine, *micro_batches, spec.accumulation)
         return _Parts(streams=streams, outside=engine.outside_bytes(self._gpu), notes=notes)
 
     def _knows_step(self, spec: TrialSpec) -> bool:
         # DeepSpeed on one GPU is for states on the host, whose time is not known.
         is_known = spec.world_size > 1 or spec.settings.deepspeed is None
-        return is_known and self._step.batches.lengths is None
+        return is_known and self.step.batches.lengths is None
+
+    def first(self, spec: TrialSpec) -> Stream:
+        """The first micro-batch, of the longest rows."""
+        return self._micro_batches(self.step.batches.worst(spec.micro_batch), spec.micro_batch)[0]
 
     def step_work(self, spec: TrialSpec) -> StepWork:
         """The kernels of a step whose rows are equally long."""
         key = (update_key(spec), spec.micro_batch, spec.accumulation, repeated_share(spec))
         if key not in self._steps:
-            batch = self._step.batches.worst(spec.micro_batch)
+            batch = self.step.batches.worst(spec.micro_batch)
             first, later = self._micro_batches(batch, spec.micro_batch)
             parts = first.work, later.work if later else None
             if spec.world_size > 1:
@@ -195,7 +204,7 @@ class ModelGroup:
             return self._updates_of(spec).later.work.eager
         from orchestrator.prediction.zero import ZeroEngine
 
-        model = self._step.model
+        model = self.step.model
         return zero_update(spec, ZeroEngine.of(spec, model), list(model.parameters()))
 
     def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
@@ -203,13 +212,13 @@ class ModelGroup:
         order, those in other orders, and last those of a trial's steps."""
         from orchestrator.prediction.tracing import row_order
 
-        batches = self._step.batches
+        batches = self.step.batches
         # DeepSpeed's buckets are modelled for one batch, so the longest rows stand for all.
         if batches.lengths is None or spec.settings.deepspeed is not None:
             key = streams.digest(self._sized)
-            if key not in self._shared.replays:
-                self._shared.replays[key] = replay(streams, self._sized)
-            return [self._shared.replays[key]]
+            if key not in self.shared.replays:
+                self.shared.replays[key] = replay(streams, self._sized)
+            return [self.shared.replays[key]]
         rows = (spec, batches.lengths, batches.collate)
         seeds = range(spec.measure.seed, spec.measure.seed + _ORDERS)
         orders = [row_order.epoch(*rows, seed) for seed in seeds]
@@ -249,7 +258,7 @@ class ModelGroup:
 
         traces = {}
         for lengths in traced_lengths(wanted):
-            batch = self._step.batches.of_shape(Shape(rows, is_padded, lengths))
+            batch = self.step.batches.of_shape(Shape(rows, is_padded, lengths))
             traces[lengths] = self._traced(batch, rows)
         firsts = {own: first for own, (first, _) in traces.items()}
         laters = {own: later for own, (_, later) in traces.items() if later is not None}
@@ -257,26 +266,24 @@ class ModelGroup:
 
     def _evaluation_of(self, spec: TrialSpec) -> Stream | None:
         if spec.measure.evaluate_and_save and self._evaluation is None:
-            self._evaluation = self._step.evaluation()
+            self._evaluation = self.step.evaluation()
         return self._evaluation
 
     def _updates_of(self, spec: TrialSpec) -> Updates:
-        key = (update_key(spec), self._step.trained)
-        if key not in self._shared.updates:
-            self._shared.updates[key] = self._step.updates(spec)
-        return self._shared.updates[key]
+        key = (update_key(spec), self.step.trained)
+        if key not in self.shared.updates:
+            self.shared.updates[key] = self.step.updates(spec)
+        return self.shared.updates[key]
 
     def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
         """A micro-batch, interpolated between the smallest and the largest if it can be."""
         # For batches of unequal length, memory is not an affine function of the size.
-        batches = self._step.batches
+        batches = self.step.batches
         is_affine = batches.lengths is None and not batches.joins_rows
-        if is_affine and samples in self._affine[1:-1]:
+        if is_affine and samples in self.affine[1:-1]:
             if samples not in self._between:
-                low, high = (
-                    self._traced(self._step.batches.worst(end), end)
-                    for end in (self._affine[0], self._affine[-1])
-                )
+                ends = (self.affine[0], self.affine[-1])
+                low, high = (self._traced(batches.worst(end), end) for end in ends)
                 self._between[samples] = micro_batches_between(low, high, samples)
             if interpolated := self._between[samples]:
                 return interpolated
@@ -286,15 +293,7 @@ class ModelGroup:
         shapes = tuple(tuple(getattr(own, "shape", ())) for own in batch.tensors.values())
         key = (batch.is_padded, shapes)
         if key not in self._traces:
-            self._traces[key] = self._step.micro_batches(
+            self._traces[key] = self.step.micro_batches(
                 batch, samples=samples, accumulated=self._accumulates
             )
         return self._traces[key]
-
-
-def unknown(spec: TrialSpec, error: Exception | str) -> Prediction:
-    """A prediction that says why nothing is known."""
-    if isinstance(error, Exception):
-        first, *_ = str(error).strip().splitlines() or [""]
-        error = f"{type(error).__name__}: {first}"
-    return Prediction(trial_id=spec.trial_id, choices=spec.choices, unknown=error)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
-from jobs.spec import Choice
+from jobs.spec import Choice, TrialSpec
 from orchestrator.prediction.time.operations import StepWork
 from orchestrator.units import MIB
 
@@ -152,3 +152,11 @@ def figure(nbytes: int, *, below: float, above: float, slack: int = 0) -> Figure
     low = int(nbytes * (1 - below))
     high = int(nbytes * (1 + above)) + slack
     return Figure(bytes=nbytes, low=low, high=high)
+
+
+def unknown(spec: TrialSpec, error: Exception | str) -> Prediction:
+    """A prediction that says why nothing is known."""
+    if isinstance(error, Exception):
+        first, *_ = str(error).strip().splitlines() or [""]
+        error = f"{type(error).__name__}: {first}"
+    return Prediction(trial_id=spec.trial_id, choices=spec.choices, unknown=error)

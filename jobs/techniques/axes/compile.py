@@ -156,7 +156,7 @@ def compiled_regions(
     # Blocks of vision towers split their input by sizes that are values of the batch, and attend to
     # windows of other sizes in some blocks. So compiled code would not serve the next block.
     part: Any = inner.get_decoder() if task == "image-text-to-text" else model
-    blocks = [block for module in part.modules() for block in _repeated_blocks(module)]
+    blocks = [block for module in part.modules() for block in repeated_blocks(module)]
     if not blocks:
         raise NotImplementedError(
             f"{type(model).__name__} does not support regional compilation: no repeated blocks"
@@ -218,7 +218,7 @@ def _with_any_batch(compiled: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _repeated_blocks(module: Any) -> list[Any]:
+def repeated_blocks(module: Any) -> list[Any]:
     """The modules of a list of layers; none if they contain lists of layers themselves."""
     if not _is_list_of_layers(module) or any(map(_is_list_of_layers, module[0].modules())):
         return []
@@ -226,7 +226,7 @@ def _repeated_blocks(module: Any) -> list[Any]:
 
 
 def _is_list_of_layers(module: torch.nn.Module) -> bool:
-    """As accelerate.utils.other.is_repeated_blocks says; a block of T5 lists several classes."""
+    """As accelerate.utils.other.isrepeated_blocks says; a block of T5 lists several classes."""
     import torch
 
     return isinstance(module, torch.nn.ModuleList) and len({type(part) for part in module}) == 1

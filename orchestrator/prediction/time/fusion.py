@@ -9,8 +9,15 @@ _FUSED = frozenset({"elementwise", "reductions", "copies", "loss"})
 """Kinds of operations that Inductor fuses."""
 
 
-def fused(operations: Sequence[Operation], kept: Iterable[int]) -> list[Operation]:
-    """The kernels of a compiled micro-batch; ``kept`` are storages that outlive it.
+Accesses = dict[int, int]
+"""Storage -> the bytes of it that are read or written."""
+
+
+def fused(
+    operations: Sequence[Operation], kept: Iterable[int]
+) -> tuple[list[Operation], dict[int, Accesses]]:
+    """The kernels of a compiled micro-batch, and for each storage that none of them writes those
+    from which it is computed; ``kept`` are storages that outlive the micro-batch.
 
     A value is written to memory if a product or attention reads it, or another kernel of its own
     pass. Whatever else the backward pass needs, it computes again from values that were written:
@@ -22,11 +29,7 @@ def fused(operations: Sequence[Operation], kept: Iterable[int]) -> list[Operatio
     kernels: list[Operation] = []
     for (is_fused, _), group in runs:
         kernels += [_joined(group, written, sources)] if is_fused else group
-    return kernels
-
-
-Accesses = dict[int, int]
-"""Storage -> the bytes of it that are read or written."""
+    return kernels, sources
 
 
 def _joined(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from jobs.spec import TrialSpec, to_json
 from orchestrator.prediction.time.fusion import fused
@@ -23,14 +23,18 @@ class PartWork:
     """The same part if it is compiled."""
     forward: Work = field(default_factory=Work)
     """The products of its forward pass, without those of the loss."""
+    unwritten: Mapping[int, Iterable[int]] = field(default_factory=dict)
+    """Storage that is in no memory if it is compiled -> those from which it is computed."""
 
     @classmethod
     def of(cls, operations: Sequence[Operation], kept: Iterable[int]) -> PartWork:
         """``kept`` are storages that outlive the part."""
+        kernels, unwritten = fused(operations, kept)
         return cls(
             eager=Work.of(operations),
-            compiled=Work.of(fused(operations, kept)),
+            compiled=Work.of(kernels),
             forward=Work.of(_of_blocks(operations)),
+            unwritten={number: tuple(own) for number, own in unwritten.items()},
         )
 
     def without(self, other: PartWork) -> PartWork:
@@ -45,7 +49,8 @@ class PartWork:
         """As ``Work.towards``; None if the kernels differ in more than their sizes."""
         if not self.eager.has_kernels_of(high.eager):
             return None
-        return PartWork(
+        return replace(
+            self,
             eager=self.eager.towards(high.eager, position),
             compiled=self.compiled.towards(high.compiled, position),
             forward=self.forward.towards(high.forward, position),

@@ -13,6 +13,7 @@ fake_quantized.py    weights that bitsandbytes packs in 4 bits, and their produc
 allocation_trace.py  every allocation of a traced step, and its kind
 recording.py         those since the last stream
 operators.py         what a traced operator computes and moves
+compiled_block.py    what a compiler saves of the block that a model repeats
 workspaces.py        the kernel workspaces of a traced operator
 cuda_operators.py    operators whose memory on CUDA differs from what tensors without data show
 known_results.py     operators that ran before, whose results are made again

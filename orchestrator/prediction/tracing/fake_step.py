@@ -59,7 +59,7 @@ class FakeStep:
     """
 
     def __init__(self, spec: TrialSpec, gpu: Gpu) -> None:
-        self._spec = spec
+        self.spec = spec
         self._gpu = gpu
         self.picks: Picks = set()
         self._liger = LigerModules(gpu)
@@ -72,7 +72,7 @@ class FakeStep:
             config = models.architecture_config(spec.model)
             auto_class(spec.model.task, config)._model_mapping[type(config)]
         # All allocations of this phase are weights.
-        with self._traced(), self._recorder.phase("build"):
+        with self.traced(), self._recorder.phase("build"):
             self.model = self._built_model()
             self._forward = shared(self.model, spec, self._pass, self._recorder)
         self.weights = self._recorder.stream()
@@ -91,27 +91,28 @@ class FakeStep:
             for name, own in self.model.named_parameters()
         ]
         sharding = (
-            self._spec.world_size,
-            self._spec.settings.training_arguments.get("fsdp_config"),
+            self.spec.world_size,
+            self.spec.settings.training_arguments.get("fsdp_config"),
         )
-        return repr((self.model, parameters, _runs_trainer(self._spec), sharding))
+        return repr((self.model, parameters, _runs_trainer(self.spec), sharding))
 
     @contextmanager
-    def _traced(self) -> Iterator[None]:
+    def traced(self, *, is_recorded: bool = True) -> Iterator[None]:
         flash = flash_attention(deterministic=bool(self._arguments.full_determinism))
         with warnings.catch_warnings(), movable_modules(), usual_masks(), flash:
             warnings.simplefilter("ignore")
-            on_cuda = cuda_semantics(self._gpu, self.picks, allowed_kernels(self._spec))
-            liger = self._liger.present() if runs_liger(self._spec) else nullcontext()
-            packing = packed_weights() if has_packed_base(self._spec) else nullcontext()
+            on_cuda = cuda_semantics(self._gpu, self.picks, allowed_kernels(self.spec))
+            liger = self._liger.present() if runs_liger(self.spec) else nullcontext()
+            packing = packed_weights() if has_packed_base(self.spec) else nullcontext()
             resizing = recorded_resizes(self._recorder)
-            with liger, packing, on_cuda, resizing, self._fake_mode, self._recorder:
+            recorder = self._recorder if is_recorded else nullcontext()
+            with liger, packing, on_cuda, resizing, self._fake_mode, recorder:
                 yield
 
     def _built_model(self) -> Any:
         spec = self._model_spec
-        kwargs = self._spec.settings.model_kwargs
-        base = bound(self._spec, "base")
+        kwargs = self.spec.settings.model_kwargs
+        base = bound(self.spec, "base")
         if spec.name_or_path is not None:
             # The architecture alone: weights of a checkpoint would need data.
             make = _from_architecture(spec, kwargs)
@@ -119,10 +120,10 @@ class FakeStep:
         else:
             model = models.build(spec, kwargs, torch.device("cpu"), place=base)
         for place in MODEL_PLACES:
-            if change := bound(self._spec, place):
+            if change := bound(self.spec, place):
                 model = change(model, spec.task, self._arguments)
-        if self._spec.settings.deepspeed is not None:
-            model.to(autocast_dtype(self._spec) or torch.float32)  # as the engine does
+        if self.spec.settings.deepspeed is not None:
+            model.to(autocast_dtype(self.spec) or torch.float32)  # as the engine does
         return model
 
     def micro_batches(
@@ -134,12 +135,12 @@ class FakeStep:
         self._recorder.register_batch(batch)
         batches: list[Any] = []  # a step keeps the inputs of all its micro-batches
         later = None
-        with self._traced():
+        with self.traced():
             self._recorder.stream()
             batches.append(self._micro_batch(batch))
             first = self._recorder.stream(samples=samples)
             if accumulated:
-                if is_fsdp(self._spec):
+                if is_fsdp(self.spec):
                     self.model.zero_grad()
                     self._recorder.stream()
                     with unreduced(self.model):
@@ -157,7 +158,7 @@ class FakeStep:
         self._recorder.register_batch(batch)
         self.model.eval()
         try:
-            with self._traced(), torch.no_grad():
+            with self.traced(), torch.no_grad():
                 self._recorder.stream()
                 kept = self._kept_logits(batch)
                 inputs = self._inputs(batch)
@@ -173,7 +174,7 @@ class FakeStep:
 
     def _kept_logits(self, batch: BatchShapes) -> torch.Tensor | None:
         """The logits of all batches but the last that are on the GPU together; None: none are."""
-        rows = self._spec.measure.upkeep.compute_metrics_rows
+        rows = self.spec.measure.upkeep.compute_metrics_rows
         if rows is None or self._arguments.prediction_loss_only:
             return None
         size = int(self._arguments.eval_batch_size)
@@ -203,7 +204,7 @@ class FakeStep:
 
     def _loss_arguments(self) -> dict[str, Any]:
         """The count of labels, which the Trainer gives to models that take it."""
-        if _runs_trainer(self._spec) and _accepts_loss_arguments(self.model):
+        if _runs_trainer(self.spec) and _accepts_loss_arguments(self.model):
             return {"num_items_in_batch": torch.empty((), dtype=torch.int64)}
         return {}
 
@@ -215,8 +216,8 @@ class FakeStep:
 
     def _pass(self, **inputs: torch.Tensor) -> Any:
         """After autocast the outputs are in 32 bits, as accelerate converts them."""
-        dtype = autocast_dtype(self._spec)
-        if dtype is None or self._spec.settings.deepspeed is not None:
+        dtype = autocast_dtype(self.spec)
+        if dtype is None or self.spec.settings.deepspeed is not None:
             return self.model(**inputs)
         with torch.autocast("cpu", dtype=dtype):
             outputs = self.model(**inputs)
@@ -225,7 +226,7 @@ class FakeStep:
     def updates(self, spec: TrialSpec) -> Updates:
         """Clipping and the optimizer's step of ``spec``."""
         arguments = cpu_arguments(spec)
-        with self._traced(), plain_paged_memory():
+        with self.traced(), plain_paged_memory():
             # The update needs the gradients that a micro-batch leaves.
             for parameter in self.model.parameters():
                 parameter.grad = None

@@ -13,6 +13,7 @@ from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.time.operations import StepWork
+from orchestrator.prediction.tune.compiled_memory import CompiledMemory
 from orchestrator.prediction.unsupported import unpredictable
 
 _FEW, _MORE = 2, 4
@@ -49,6 +50,7 @@ class ByDepth:
     more: ModelGroup
     times: float
     """How many times the difference of the two is missing to the model's own depth."""
+    compiled: CompiledMemory
 
     @classmethod
     def of(
@@ -67,11 +69,14 @@ class ByDepth:
             layers = int(getattr(config, "num_hidden_layers", 0) or 0)
             if layers <= _MORE:
                 whole = _group(simpler, layers, gpu, shared, longest_rows)
-                return cls(few=whole, more=whole, times=0.0)
+                compiled = CompiledMemory(few=whole, more=whole, layers=max(1, layers))
+                return cls(few=whole, more=whole, times=0.0, compiled=compiled)
             few, more = (_group(simpler, own, gpu, shared, longest_rows) for own in (_FEW, _MORE))
         except Exception:  # a model may refuse fewer layers, or any trace
             return None
-        return cls(few=few, more=more, times=(layers - _MORE) / (_MORE - _FEW))
+        times = (layers - _MORE) / (_MORE - _FEW)
+        compiled = CompiledMemory(few=few, more=more, layers=_MORE - _FEW)
+        return cls(few=few, more=more, times=times, compiled=compiled)
 
     def step(self, spec: TrialSpec) -> StepWork | None:
         """None if a technique changes its kernels in a way that is not known."""
@@ -96,12 +101,16 @@ class ByDepth:
         return replace(more, device=more.device.plus(added), step=step)
 
     def device_bytes(self, spec: TrialSpec) -> int | None:
-        """Upper end of the memory of the GPU; of a compiled trial that of the same without."""
-        simpler = traceable(spec).spec
-        more, few = (own.prediction(simpler).device for own in (self.more, self.few))
+        """The memory of the GPU: its upper end, or of a compiled trial the likely figure."""
+        simpler = traceable(spec)
+        kept = self.compiled.kept(spec) if simpler.is_compiled else 0.0
+        more, few = (
+            own.prediction(simpler.spec, kept=kept).device for own in (self.more, self.few)
+        )
         if more is None or few is None:
             return None
-        return round(more.most + (more.most - few.most) * self.times)
+        high, low = (own.bytes if kept else own.most for own in (more, few))
+        return round(high + (high - low) * self.times)
 
 
 def _group(

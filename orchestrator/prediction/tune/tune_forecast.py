@@ -91,7 +91,8 @@ def forecast_space(
     for specs in by_set.values():
         specs.sort(key=lambda own: own.micro_batch)
         simpler = traceable(specs[0])
-        if simpler.only_compile:
+        # A compiler of a whole model may choose attention that keeps all scores: no trace shows it.
+        if simpler.only_compile and simpler.only_save:
             distinct = by_trace.setdefault(model_key(simpler.spec), {})
             distinct.setdefault(forecast_key(specs[0]), specs)
     own, *others = by_trace.values()

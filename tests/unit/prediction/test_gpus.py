@@ -44,7 +44,7 @@ def test_load_gpu_calibration_file_replaces_its_constants(tmp_path):
     assert "multiprocessors" not in calibrated.assumed
     assert not calibrated.is_measured()
     assert load_gpu("h200").is_measured(deepspeed=True)
-    with pytest.raises(ValueError, match=r"valid choices: .*h200"):
+    with pytest.raises(ValueError, match=r"did you mean \"h200\"\? Valid choices: .*l4"):
         load_gpu("h2000")
 
 
@@ -94,14 +94,38 @@ def test_cards_with_the_same_attention_kernels_have_a_representative(name, kerne
 
 @pytest.mark.parametrize(
     ("name", "card"),
-    [("rtx4090", "rtx_4090"), ("NVIDIA GeForce RTX 3090", "rtx_3090"), ("A100-80GB", "a100_80gb")],
+    [
+        ("rtx4090", "rtx_4090"),
+        ("5090", "rtx_5090"),
+        ("NVIDIA GeForce RTX 3090", "rtx_3090"),
+        ("A100-80GB", "a100_80gb"),
+        ("NVIDIA A100-SXM4-40GB", "a100_40gb"),
+        ("NVIDIA H100 80GB HBM3", "h100"),
+        ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "rtx_pro_6000"),
+        ("Tesla V100-SXM2-32GB", "v100_32gb"),
+    ],
 )
 def test_load_gpu_takes_any_spelling_of_a_card(name, card):
     assert load_gpu(name) == load_gpu(card)
 
 
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("rtx 490", "rtx_4090"), ("H10O", "h100"), ("l4os", "l40s"), ("NVIDIA H100 PCIe", "h100")],
+)
+def test_load_gpu_of_a_misspelt_card_names_the_nearest(name, nearest):
+    with pytest.raises(ValueError, match=f'did you mean "{nearest}"'):
+        load_gpu(name)
+
+
+@pytest.mark.parametrize("name", ["RTX 4090 48GB", "H100 94GB"])
+def test_load_gpu_of_another_size_is_another_card(name):
+    with pytest.raises(ValueError, match="no calibration"):
+        load_gpu(name)
+
+
 def test_load_gpu_of_several_meanings_names_them_alone():
-    with pytest.raises(ValueError, match=r"valid choices: v100_16gb, v100_32gb, or a file"):
+    with pytest.raises(ValueError, match=r"(?i)valid choices: v100_16gb, v100_32gb, or a file"):
         load_gpu("V100")
 
 

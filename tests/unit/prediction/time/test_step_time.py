@@ -95,12 +95,13 @@ def _accesses(operation: Operation) -> tuple[set[int], set[int]]:
 
 def test_compiler_joins_neighbours_and_writes_what_a_product_reads():
     product = Operation(kind="bf16 products", phase="forward", reads=((3, GB),), writes=((4, GB),))
-    kernels = fused([_elementwise((1,), 2), _elementwise((1, 2), 3), product], kept=())
+    kernels, _ = fused([_elementwise((1,), 2), _elementwise((1, 2), 3), product], kept=())
     assert len(kernels) == 2
     assert _accesses(kernels[0]) == ({1}, {3})
 
 
 def test_backward_pass_computes_again_what_no_product_read():
     forward = [_elementwise((1,), 2), _elementwise((2,), 3)]
-    kernels = fused([*forward, _elementwise((2, 9), 5, "backward")], kept={5})
+    kernels, unwritten = fused([*forward, _elementwise((2, 9), 5, "backward")], kept={5})
     assert _accesses(kernels[-1]) == ({1, 9}, {5})
+    assert {number: set(own) for number, own in unwritten.items()} == {2: {1}, 3: {1}}
