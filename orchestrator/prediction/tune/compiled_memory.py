@@ -25,7 +25,7 @@ class CompiledMemory:
     """By micro-batch."""
 
     def kept(self, spec: TrialSpec) -> float:
-        """Share of the activations that are saved without compiling; 1 if that cannot be told."""
+        """Share of the activations that are saved without compiling; 1 if that is not known."""
         simpler = traceable(spec).spec
         saved = self.more.first(simpler).saved_bytes
         if self.few is not self.more:
