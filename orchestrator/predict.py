@@ -45,7 +45,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             load_gpu(options.gpu)
         if options.prices is not None:
             prices = read_prices(options.prices, [*known_gpus(), *options.memory])
-        trials = trials_with_ids(plan(config).trials, options.trial)
+        planned = plan(config)
+        trials = trials_with_ids(planned.trials, options.trial)
+        if not trials:
+            reasons = dict.fromkeys(record.reason for record in planned.ruled_out)
+            raise ValueError("\n".join(["no trial can run", *map(str, reasons)]))
     except (ConfigError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
@@ -75,7 +79,7 @@ def _predict(
         cli.print_json(predictions.rows)
     else:
         print(predictions)
-    if trials and all(prediction.device is None for prediction in predictions.predictions):
+    if all(prediction.device is None for prediction in predictions.predictions):
         return cli.EXIT_FAILURE
     return cli.EXIT_OK
 

@@ -39,7 +39,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _recommend(run: Run, options: argparse.Namespace) -> int:
     answer = run.recommend(
-        memory_bytes=options.memory,
+        # With its unit: a bare number of few bytes would be taken for one without.
+        memory_bytes=options.memory and f"{options.memory}B",
         effective_batch=options.effective_batch,
         all_recipes=options.all_training_recipes,
         objective=options.objective,
@@ -116,7 +117,9 @@ def _print_longest(run: Run, options: argparse.Namespace) -> int:
     from orchestrator.reporting.sections import longest_context
     from orchestrator.reporting.terminal.safe_text import visible
 
-    contexts = run.longest(memory=options.memory, all_recipes=options.all_training_recipes)
+    contexts = run.longest(
+        memory=options.memory and f"{options.memory}B", all_recipes=options.all_training_recipes
+    )
     if options.json:
         document = longest_context.to_json(run.dataset, contexts, options.memory)
         cli.print_json(strict(document))

@@ -18,13 +18,14 @@ from jobs.spec import (
     UserCode,
 )
 from orchestrator.labels import option
-from orchestrator.planning.choices.axes import Grids, read_grids, with_choices
+from orchestrator.planning.choices.axes import Grids, read_grids
 from orchestrator.planning.choices.base_arguments import (
     BaseArguments,
     baseline,
     own_defaults,
     read_base_arguments,
 )
+from orchestrator.planning.choices.set_choices import with_choices
 from orchestrator.planning.document import Source, folder_of, read_document
 from orchestrator.planning.keys.config_errors import typed
 from orchestrator.planning.keys.config_model import ConfigFile, FollowUpPolicy, FollowUpSection

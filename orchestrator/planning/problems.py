@@ -75,8 +75,10 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
 
     # difflib's own threshold, 0.6 of the letters in common, finds transposed and missing letters.
     # A shortened name is meant before a name with the same letters: adamw, and not grokadamw.
-    if begun := [choice for choice in by_lower if choice.startswith(f"{written}_")]:
-        return by_lower[begun[0]]
+    for beginning in (f"{written}_", written):
+        begun = [choice for choice in by_lower if choice.startswith(beginning)]
+        if begun and len(beginning) > 2:
+            return by_lower[begun[0]]
     matches = difflib.get_close_matches(written, by_lower, n=len(by_lower) or 1)
     return by_lower[max(matches, key=similarity)] if matches else None
 

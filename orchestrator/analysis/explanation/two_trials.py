@@ -24,6 +24,7 @@ from orchestrator.analysis.loss_parity.windows import state_of
 from orchestrator.analysis.profiles import anatomy_of
 from orchestrator.analysis.repeatability import CLOSE
 from orchestrator.storage.tables.rows import Row, recipe_of
+from orchestrator.units import listed
 
 
 def _differ(before: Any, after: Any) -> bool:
@@ -127,7 +128,8 @@ def _find(run: Dataset, name: str) -> Row:
     matching = [row for row in run.table.rows if row["trial_id"].startswith(name)]
     candidates = [row for row in matching if row["trial_id"] == name] or matching
     if not name or not candidates:
-        raise LookupError(f'no trial "{name}" here')
+        known = [row["trial_id"] for row in run.table.rows]
+        raise LookupError(f'no trial "{name}" here; the run has {listed(known, 4)}')
     if len(candidates) > 1:
         several = ", ".join(row["trial_id"] for row in matching[:4])
         raise LookupError(f'several trials begin with "{name}": {several}')

@@ -4,9 +4,10 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
+from jobs.library_facts.value_types import accepts
 from jobs.techniques.axes.activations import RENAMED
 from orchestrator.planning.library_facts import facts, installed_version
-from orchestrator.planning.problems import advice
+from orchestrator.planning.problems import advice, described
 
 RUNNER: Mapping[str, str] = {
     "output_dir": 'the runner writes to "output"',
@@ -108,12 +109,15 @@ def argument_defaults() -> dict[str, Any] | None:
 
 def value_problem(name: str, value: Any) -> str:
     """Why the installed libraries would refuse a value of a field; empty if they would not."""
+    kind = facts().get("argument_types", {}).get(name, {})
+    accepted = kind.get("accepts", ["any"])
+    if value is None:
+        return ""  # files that libraries wrote have it for fields without a value
     if not isinstance(value, str):
-        return ""
+        return "" if accepts(accepted, value) else f"takes {kind['text']}, not {described(value)}"
     known = facts().get("argument_values", {}).get(name)
     if known is not None and value not in known:
         return f'there is no "{value}"; {advice(value, known)}'
-    accepted = facts().get("argument_types", {}).get(name, {}).get("accepts", ["any"])
     # YAML reads 1e-5 as text, which is a number all the same.
     if {"float", "int", "null"}.issuperset(map(str, accepted)) and not _is_number(value):
         return f'"{value}" is no number'

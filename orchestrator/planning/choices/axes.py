@@ -3,18 +3,17 @@
 import functools
 import math
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from jobs.spec import Choice
 from jobs.techniques import AXES, Axis
 from jobs.techniques.axes.activations import RENAMED
-from orchestrator.planning.choices.arguments import argument_names, runner_reason
+from orchestrator.planning.choices.arguments import argument_names, runner_reason, value_problem
 from orchestrator.planning.choices.technique_parameters import read_family
-from orchestrator.planning.document import Document, read_text
+from orchestrator.planning.document import Document
 from orchestrator.planning.problems import (
-    ConfigError,
     KeyPath,
     Problem,
     Remark,
@@ -115,41 +114,6 @@ def read_grids(document: Document) -> tuple[Grids, Collection[str], list[Problem
         baseline=reader.choices(content.get("baseline"), "baseline"),
     )
     return grids, reader.used, reader.problems
-
-
-def with_choices(document: Document, texts: Sequence[str]) -> Document:
-    """The document as if it had choices such as "precision=bf16": wherever it names the axis, and
-    in its baseline; a list of values is in its axes. Raises ConfigError for a wrong choice."""
-    if not texts:
-        return document
-    pairs = (text.partition("=") for text in texts)
-    given = read_text("--set", "\n".join(f"{axis}: {value}" for axis, _, value in pairs))
-    reader, chosen, content = _AxisReader(given), given.value, dict(document.value)
-    reader.grid(chosen)
-    if reader.problems:
-        raise ConfigError(reader.problems)
-    lists = {axis: values for axis, values in chosen.items() if isinstance(values, list)}
-    singles = {axis: value for axis, value in chosen.items() if axis not in lists}
-    for key, added in (("axes", lists), ("baseline", singles)):
-        if isinstance(content.get(key, {}), dict):
-            content[key] = {**_named(content.get(key, {}), chosen), **added}
-    if isinstance(subsets := content.get("subsets"), dict):
-        content["subsets"] = {
-            name: {**subset, "axes": _named(subset.get("axes"), chosen)}
-            if isinstance(subset, dict)
-            else subset
-            for name, subset in subsets.items()
-        }
-    if isinstance(trials := content.get("trials"), list):
-        content["trials"] = [_named(trial, chosen) for trial in trials]
-    return replace(document, value=content)
-
-
-def _named(section: Any, chosen: Mapping[str, Any]) -> Any:
-    """A section of the file, with the chosen values of the axes that it names."""
-    if not isinstance(section, dict):
-        return section
-    return {axis: chosen.get(axis, value) for axis, value in section.items()}
 
 
 def _list(content: Mapping[str, Any], key: str) -> Iterator[tuple[int, Any]]:
@@ -280,6 +244,10 @@ def _unknown_name(axis: Axis, value: Any, source: str) -> str:
     return f"must be a name, not {described(value)}; {advice(source, axis.names)}"
 
 
+_OTHER_WORDS = {("adapter", "qlora"): "QLoRA is adapter: lora_r8 with base: bnb_4bit"}
+"""Axis and a word that people have for choices of several axes -> these choices."""
+
+
 def _unknown_text(axis: Axis, text: str) -> str:
     if axis.takes_integers:
         names = " or ".join(axis.variants)
@@ -289,7 +257,8 @@ def _unknown_text(axis: Axis, text: str) -> str:
         # The first clause of its description says which numbers there are.
         numbers = axis.pattern.doc.partition(";")[0].replace("`", "")
         return f'"{text}" is not known; write {axis.pattern.form}: {numbers}'
-    problem = f'"{text}" is not known; {advice(text, axis.names)}'
+    meant = _OTHER_WORDS.get((axis.name, text.lower())) or advice(text, axis.names)
+    problem = f'"{text}" is not known; {meant}'
     families = [name for name in axis.families if text.startswith(name)]
     if not families:
         return problem
@@ -303,7 +272,7 @@ def _value_problem(axis: str, value: Any) -> str | None:
     if axis == EFFECTIVE_BATCH or axis in AXES:
         return integer_problem(value)
     if value is None or isinstance(value, (bool, int, float, str)):
-        return None
+        return value_problem(axis, value) or None
     return f"must be a single value, not {described(value)}"
 
 

@@ -1,6 +1,4 @@
-"""The user's own TrainingArguments and DeepSpeed file, which every trial starts from, without what
-a trial cannot use, and checked against the axes of the sweep.
-"""
+"""The user's own TrainingArguments and DeepSpeed file, which every trial starts from."""
 
 import itertools
 from collections.abc import Collection, Iterator, Mapping
@@ -214,6 +212,8 @@ def _zero_problems(part: Document) -> Iterator[Problem]:
                 " in place of ZenFlow's intervals"
             )
             yield part.problem((*at, "zenflow"), message)
+    if isinstance(zero, dict) and zero.get("stage", 0) not in range(4):
+        yield part.problem((*at, "stage"), "must be 0, 1, 2 or 3")
     for place, section in sections.items():
         if section is not None and not isinstance(section, dict):
             yield part.problem(place, f"must be a mapping, not {described(section)}")
@@ -231,8 +231,7 @@ def _secret_problems(part: Document) -> Iterator[Problem]:
 def _own_choices(
     given: Collection[str], arguments: Mapping[str, Any], deepspeed: Mapping[str, Any] | None
 ) -> tuple[dict[str, Choice], dict[str, Any]]:
-    """The value of every technique axis that the ``given`` names decide, and the arguments that are
-    no value of any. Of the ``arguments``, those at their default may be missing."""
+    """The value of every axis that a ``given`` name decides, and the arguments that are of none."""
     owners = owned_arguments()
     decided = dict.fromkeys(owners[name] for name in given if name in owners)
     choices: dict[str, Choice] = {name: AXES[name].default for name in decided}

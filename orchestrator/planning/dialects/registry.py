@@ -54,8 +54,11 @@ def _script(path: Path) -> str:
         with path.open(encoding="utf-8") as file:
             # A device has no end.
             return file.read(MAX_BYTES)
-    except (OSError, UnicodeDecodeError) as error:
-        raise UnreadableFileError(f"{path}: {error}") from None
+    except UnicodeDecodeError:
+        kinds = "YAML or JSON, or a script with the command that trains"
+        raise UnreadableFileError(f"{path}: not UTF-8 text; give {kinds}") from None
+    except OSError as error:
+        raise UnreadableFileError(f"{path}: {error.strerror or error}") from None
 
 
 def _of_keys(content: Mapping[str, Any]) -> tuple[Dialect, Mapping[str, Any]] | None:

@@ -75,6 +75,8 @@ def read_data_file(path: Path, file_format: str) -> DataFile:
         # Leave out the error's own text, which may quote the file.
         damaged = f"{path} is not a {file_format} file, or is damaged"
         raise NoDataFileError(_fault(path, file_format) or damaged) from None
+    if not path.is_dir() and path.stat().st_size == 0:
+        raise NoDataFileError(f"{path} is empty; each of its lines or rows is to be a sample")
     if not data.columns:
         raise NoDataFileError(f"{path} has no columns")
     if not data.rows:

@@ -1,6 +1,7 @@
 """The user's own TrainingArguments file: taken as it is, with a line about what is left aside."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,20 @@ def test_former_arguments_are_none_of_the_installed_transformers():
 def test_former_name_of_an_optimizer_is_left_aside_with_what_it_is_today(tmp_path):
     (note,) = load(tmp_path, {"optim": "sgd", "adafactor": True}).notes
     assert "what is written optim: adafactor today (adafactor)" in note
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("axes: {learning_rate: [1.0e-4, abc]}", 'axes.learning_rate[1]: "abc" is no number'),
+        ("axes: {lr_scheduler_type: cosin}", 'did you mean "cosine"?'),
+        ("training_arguments: {weight_decay: [1]}", "takes float, not a list"),
+        ("training_arguments: {max_grad_norm: true}", "takes float, not the boolean true"),
+        ("deepspeed: {zero_optimization: {stage: 7}}", "stage: must be 0, 1, 2 or 3"),
+        ("axes: {adapter: qlora}", "QLoRA is adapter: lora_r8 with base: bnb_4bit"),
+        ("axes: {optimizer: adam}", 'did you mean "adamw_torch_fused"?'),
+    ],
+)
+def test_value_that_no_training_takes_is_refused_with_what_is_meant(text, message, tmp_path):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        config_of(tmp_path, text)

@@ -39,11 +39,11 @@ def test_choice_stands_wherever_the_file_names_its_axis_and_in_the_baseline(
 @pytest.mark.parametrize(
     ("choice", "message"),
     [
-        ("precison=bf16", '--set: precison: unknown axis; did you mean "precision"?'),
-        ("micro_batch=four", "--set: micro_batch: must be an integer from 1"),
-        ("precision=bf61", '--set: precision: "bf61" is not known; did you mean "bf16"?'),
-        ("precision", "--set: precision: must be a name, not nothing"),
-        ("precision=[", "--set:1: not valid YAML"),
+        ("precison=bf16", '--set: axes.precison: unknown axis; did you mean "precision"?'),
+        ("micro_batch=four", "--set: axes.micro_batch: must be an integer from 1"),
+        ("precision=bf61", '--set: axes.precision: "bf61" is not known; did you mean "bf16"?'),
+        ("precision", "--set: axes.precision: must be a name, not nothing"),
+        ("precision=[", "--set:2: not valid YAML"),
         ("precision=bf16", "training_arguments.fp16: contradicts the axis"),
     ],
 )
