@@ -1,20 +1,28 @@
 """Check whether this machine, or every node of a Ray cluster, is fit to measure on."""
 
+from __future__ import annotations
+
 import argparse
 import sys
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from orchestrator import cli
-from orchestrator.running.examination import Report, calibrations_of, examined
 from orchestrator.storage.user_files import refuse_used_file
 from orchestrator.units import count
+
+if TYPE_CHECKING:
+    from orchestrator.running.examination import Report
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Examine the machine or the cluster, and print the findings. Returns the exit status."""
     options = command_line().parse_args(arguments)
+
+    from orchestrator.running.examination import calibrations_of, examined
+
     if options.calibrate is not None:
         # Refuse now, and not after the half minute that measuring takes.
         try:

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from orchestrator import cli
-from orchestrator.planning.dialects.registry import UnreadableFileError
-from orchestrator.planning.dialects.translate import translated, write
-from orchestrator.planning.shipped import about, shipped_configurations, write_shipped
-from orchestrator.reporting.verbs import translation as words
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Write a configuration, or list the shipped ones. Returns the exit status."""
     options = command_line().parse_args(arguments)
+
+    from orchestrator.planning.dialects.registry import UnreadableFileError
+
     if options.list:
         _print_list(as_json=options.json)
         return cli.EXIT_OK
@@ -46,6 +45,8 @@ def command_line() -> argparse.ArgumentParser:
 
 
 def _write_shipped(options: argparse.Namespace) -> int:
+    from orchestrator.planning.shipped import write_shipped
+
     target = options.output or Path(f"{options.name}.yaml")
     written = write_shipped(options.name, target, force=options.force)
     if options.json:
@@ -56,6 +57,9 @@ def _write_shipped(options: argparse.Namespace) -> int:
 
 
 def _translate(options: argparse.Namespace) -> int:
+    from orchestrator.planning.dialects.translate import translated, write
+    from orchestrator.reporting.verbs import translation as words
+
     result = translated(options.files, model=options.model, model_config=options.model_config)
     target = options.output or Path(f"{options.files[0].stem}_sweep.yaml")
     is_whole = not result.missing and not result.obstacles
@@ -77,6 +81,8 @@ def _translate(options: argparse.Namespace) -> int:
 
 
 def _print_list(*, as_json: bool) -> None:
+    from orchestrator.planning.shipped import about, shipped_configurations
+
     shipped = shipped_configurations()
     if as_json:
         cli.print_json({name: about(path) for name, path in shipped.items()})

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 from orchestrator import cli
 from orchestrator.storage.layout import REPORT_HTML
 from orchestrator.storage.location import Uri, folder_of
-from orchestrator.storage.run_folder import RunFolder, RunFolderError
 
 if TYPE_CHECKING:
     from orchestrator.reporting.report import Report
@@ -26,6 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     from orchestrator.storage.kept_rows import FewerRowsError
     from orchestrator.storage.remote import RemoteError
+    from orchestrator.storage.run_folder import RunFolderError
     from orchestrator.storage.run_metadata import UnreadableRunError
 
     try:
@@ -65,6 +65,7 @@ def command_line() -> argparse.ArgumentParser:
 def _report_uri(uri: Uri, options: argparse.Namespace) -> int:
     from orchestrator.reporting.markdown import dataset_card
     from orchestrator.storage.remote import download, upload
+    from orchestrator.storage.run_folder import RunFolder
 
     folder = folder_of(uri)
     with RunFolder(folder).locked():
@@ -76,6 +77,7 @@ def _report_uri(uri: Uri, options: argparse.Namespace) -> int:
 
 def _report_folder(folder: Path, options: argparse.Namespace) -> int:
     from orchestrator.api import local_folder
+    from orchestrator.storage.run_folder import RunFolder
 
     folder = local_folder(folder)
     if options.watch and RunFolder(folder).in_use():

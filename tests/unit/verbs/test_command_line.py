@@ -51,6 +51,23 @@ def with_closed_pipe(*command: str, buffered: str = "") -> tuple[int, str]:
 HELP = [([f"orchestrator.{verb}", "--help"], "") for verb in VERBS]
 
 
+HEAVY = "torch ray transformers datasets pydantic pyarrow numpy scipy orchestrator.planning.config"
+LOADED = """
+import runpy, sys
+try:
+    runpy.run_module("orchestrator.{verb}", run_name="__main__")
+finally:
+    print(sorted(set("{heavy}".split()) & set(sys.modules)), file=sys.stderr)
+"""
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_help_loads_no_library_and_no_plan(verb):
+    done = python("-c", LOADED.format(verb=verb, heavy=HEAVY), "--help", check=True)
+    assert done.stdout.startswith("usage:")
+    assert done.stderr == "[]\n"
+
+
 @pytest.mark.parametrize(
     ("command", "buffered"), [(["orchestrator"], ""), (DRY_RUN, ""), (DRY_RUN, "1"), *HELP]
 )
