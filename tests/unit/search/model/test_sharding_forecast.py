@@ -1,17 +1,18 @@
-"""Forecasts of step times on several GPUs move the prior of the search over ways of sharing."""
+"""Forecasts of step times move the prior of the search: on several GPUs, and on unequal rows."""
 
 import math
 from dataclasses import replace
 
 import pytest
 
-from jobs.spec import TrialSpec
+from jobs.spec import DataSpec, MeasureSpec, SyntheticData, TrialSpec
+from jobs.spec.model_and_data import RowLengthDistribution
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.effects.technique_priors import shipped_priors
 from orchestrator.search.model.sharding_forecast import log_factors
 from orchestrator.units import GIB
-from tests.benchmarks.grids import make_record, make_spec
+from tests.benchmarks.grids import grid_of, make_record, make_spec
 
 WAYS = ("fsdp2_full", "ddp", "zero2", "zero3")
 
@@ -55,3 +56,29 @@ def test_search_goes_on_with_the_way_that_is_forecast_to_be_fastest(fastest):
     assert first.choices["sharding"] == "fsdp2_full"
     assert second is not None
     assert second.choices["sharding"] == fastest
+
+
+@pytest.mark.parametrize("is_ragged", [True, False])
+def test_forecasts_of_other_techniques_count_on_rows_of_unequal_length(is_ragged):
+    lengths = RowLengthDistribution(distribution="lognormal", mean=30.0)
+    rows = SyntheticData(sequence_length=64, lengths=lengths if is_ragged else None)
+    grid = grid_of(loss=("plain", "chunked"), attention=("auto", "eager"), micro_batch=(4,))
+    specs = [
+        replace(own, data=DataSpec(synthetic=rows), measure=MeasureSpec(steps=5)) for own in grid
+    ]
+    forecast: dict[str, float] = {}
+    search = BestSearch(
+        specs,
+        budgets=[80 * GIB],
+        baseline={"loss": "plain", "attention": "auto", "micro_batch": 4, "accumulation": 1},
+        predicted_seconds=forecast,
+        priors=shipped_priors(),
+    )
+    first = search.ask()
+    assert first is not None
+    # Unlike on recorded models, where eager attention is slow.
+    forecast.update({own.trial_id: 0.2 for own in specs})
+    forecast.update({own.trial_id: 0.1 for own in specs if own.choices["attention"] == "eager"})
+    search.tell(make_record(first, 20 * GIB, 40.0))
+    second = search.ask()
+    assert (second is not None and second.choices["attention"] == "eager") == is_ragged
