@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from orchestrator.prediction.zero import ZeroEngine
 
-_DOUBLE = 8
+_DOUBLE = 2 * FLOAT_BYTES
 _HALF = 2
 """Bytes of a 16-bit weight or gradient, which DeepSpeed exchanges."""
 
