@@ -2,6 +2,7 @@
 
 verbs.py        sweep, tune, batch_size, recommend, compare, explain, report, doctor, init ...
 predictions.py  predict, and what it returns; tune_forecast.py for what tune would find
+gpu_forecast.py recommend, where only one GPU was measured: what several would bring
 run.py          a run, and what it answers; picture.py for its picture
 """
 
