@@ -52,19 +52,24 @@ class Variation:
     """Of the Student's t distribution that was fitted to the trials."""
     between_runs: float
     """Standard deviation of the logarithm of the factor by which all rows of two runs differ."""
+    slow_host_seconds: float = 0.0
+    """Another host may be too slow to keep the GPU busy. Its part is the square of this time over
+    that of a step: the shorter a step, the likelier is that, and the larger what it changes."""
+    waits_power: float = 0.0
+    """The shares above grow with this power of ``waits``."""
 
 
 BETWEEN_TRIALS: Mapping[Pace, Variation] = {
-    Pace.GPU: Variation(0.0016, 0.0021, 7.0, 0.0069),
-    Pace.LAUNCHES: Variation(0.0140, 0.0066, 3.5, 0.0193),
-    Pace.HOST: Variation(0.1407, 0.0, 9.5, 0.1752),
+    Pace.GPU: Variation(0.0016, 0.0021, 7.0, 0.0069, 0.0230),
+    Pace.LAUNCHES: Variation(0.0140, 0.0066, 3.5, 0.0193, 0.0386),
+    Pace.HOST: Variation(0.1440, 0.0, 9.5, 0.1768, waits_power=0.17),
     Pace.CPU: Variation(CPU_ERROR, 0.0, 8.0, 0.0),
 }
 """Those of ``Pace.CPU`` are an assumption, because every recorded run had a GPU."""
 ENERGY_BETWEEN_TRIALS: Mapping[Pace, Variation] = {
-    Pace.GPU: Variation(0.0026, 0.0290, 5.5, 0.0082),
-    Pace.LAUNCHES: Variation(0.0051, 0.0244, 3.7, 0.0186),
-    Pace.HOST: Variation(0.0803, 0.0288, 21.7, 0.1004),
+    Pace.GPU: Variation(0.0026, 0.0290, 5.5, 0.0082, 0.0213),
+    Pace.LAUNCHES: Variation(0.0051, 0.0244, 3.7, 0.0186, 0.0271),
+    Pace.HOST: Variation(0.0859, 0.0288, 30.0, 0.1036, waits_power=0.53),
 }
 """The same of the energy per sample. The constant part is a share of the counted time, because the
 GPU's sensor, which is read at its begin and end, lags."""
@@ -77,10 +82,22 @@ def pace_of(row: Row) -> Pace:
     """What limits the speed of a row."""
     if not row.get("gpu_model"):
         return Pace.CPU
-    if max(row.get("host_bound_share") or 0.0, data_wait_share(row)) > MAX_WAIT_SHARE:
+    if waits(row) > MAX_WAIT_SHARE:
         return Pace.HOST
     is_recorded = row.get("launch_bound_update_share") is not None
     return Pace.GPU if is_recorded and launch_bound_share(row) <= MAX_WAIT_SHARE else Pace.LAUNCHES
+
+
+def waits(row: Row) -> float:
+    """The share of micro-batches after which the GPU of a row ran out of work, or of the time that
+    it waited for data."""
+    return max(row.get("host_bound_share") or 0.0, data_wait_share(row))
+
+
+def step_seconds(row: Row) -> float:
+    """The mean time of a row's step."""
+    seconds: float = row["effective_batch"] / row["samples_per_second"]
+    return seconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +109,8 @@ class SpeedError:
     degrees_of_freedom: float
     between_runs: float = 0.0
     """Standard deviation of what another run adds to the difference."""
+    slow_host: float = 0.0
+    """The same of a host that is too slow to keep the GPU busy."""
 
     @property
     def variance(self) -> float:
@@ -111,6 +130,7 @@ class SpeedError:
     def of_another_trial(self, trials: int = 1) -> SpeedError:
         """How far one more trial, of another run, may be from the mean of ``trials`` trials."""
         difference = self.standard_error * math.sqrt(1 + trials)
+        difference = math.hypot(difference, self.slow_host)
         return replace(self, standard_error=difference).of_another_run()
 
 
@@ -125,7 +145,8 @@ def speed_error(repeats: Sequence[Row]) -> SpeedError:
     return SpeedError(
         math.sqrt(sum(map(_variance, repeats))) / len(repeats),
         min(variation.degrees_of_freedom for variation in variations),
-        max(variation.between_runs for variation in variations),
+        max(map(_between_runs, repeats)),
+        max(map(_slow_host, repeats, variations)),
     )
 
 
@@ -134,10 +155,12 @@ def energy_error(row: Row) -> SpeedError:
     variation = ENERGY_BETWEEN_TRIALS.get(pace_of(row))
     if variation is None or not row.get("counted_seconds"):
         return UNKNOWN_ERROR
+    waiting = waits(row) ** variation.waits_power
     return SpeedError(
-        math.hypot(variation.relative, variation.seconds / row["counted_seconds"]),
+        math.hypot(waiting * variation.relative, variation.seconds / row["counted_seconds"]),
         variation.degrees_of_freedom,
-        variation.between_runs,
+        waiting * variation.between_runs,
+        _slow_host(row, variation),
     )
 
 
@@ -157,9 +180,21 @@ def _variance(row: Row) -> float:
     own_steps = half_width / 1.96
     between = BETWEEN_TRIALS[pace_of(row)]
     # Both parts are independent, so their squares add up.
-    step_seconds = row["effective_batch"] / row["samples_per_second"]
-    between_trials = math.hypot(between.relative, between.seconds / step_seconds)
+    relative = between.relative * waits(row) ** between.waits_power
+    between_trials = math.hypot(relative, between.seconds / step_seconds(row))
     # For steps shorter than the fitted ones, 30 ms, the constant part would exceed all measured.
     between_trials = min(between_trials, BETWEEN_TRIALS[Pace.HOST].relative)
     variance: float = own_steps**2 + between_trials**2
     return variance
+
+
+def _between_runs(row: Row) -> float:
+    between = BETWEEN_TRIALS[pace_of(row)]
+    shared: float = between.between_runs * waits(row) ** between.waits_power
+    return shared
+
+
+def _slow_host(row: Row, variation: Variation) -> float:
+    part: float = (variation.slow_host_seconds / step_seconds(row)) ** 2
+    # No row can differ by more than one whose GPU waits for the host at any time.
+    return min(part, BETWEEN_TRIALS[Pace.HOST].between_runs)

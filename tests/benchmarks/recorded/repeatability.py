@@ -4,7 +4,11 @@ Every pair of runs is compared configuration by configuration. Rows whose pace i
 out. All rows of two runs share their median difference. How far a row is from it is taken as
 Student's t with a scale of three parts: the trials' own intervals, a share of the step, and a time
 that does not grow with the step. The likeliest share, time and degrees of freedom are printed, and
-how far the rows of two runs, and then those of one technique in them, are apart together.
+how far the rows of two runs, and then those of one technique in them, are apart together. The scale
+of host-bound rows grows with a power of the share of micro-batches after which the GPU waits.
+
+A host may be too slow for a row that another host kept busy. What that adds is fitted to all pairs
+of which one trial has the pace, and each printed interval is judged by the pace of its own trial.
 
 The same is fitted to the energy per sample. ``orchestrator.analysis.repeatability`` has the printed
 figures.
@@ -25,7 +29,14 @@ from scipy import optimize, stats
 from jobs.flags import SHARED, flags_of, has_any
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.objectives import row_joules_per_sample
-from orchestrator.analysis.repeatability import Pace, Variation, pace_of
+from orchestrator.analysis.repeatability import (
+    BETWEEN_TRIALS,
+    Pace,
+    Variation,
+    pace_of,
+    step_seconds,
+    waits,
+)
 from orchestrator.storage.tables.rows import Row
 from tests.benchmarks.recorded.runs import dataset_of, folders_below, full_label, ok_rows
 
@@ -40,8 +51,10 @@ MOST_DEGREES = 30.0
 FEWEST_DEGREES = 2.1
 """With two or fewer, Student's t has no variance, so that means of rows could not be weighted."""
 PACES = list(Pace)
-WAITS = (0.05, 0.2, 0.5, 0.8, 1.0)
-"""Bounds of the groups in which host-bound pairs are shown."""
+WAITS = (0.05, 0.1, 0.2, 0.5, 0.8, 1.0)
+"""Bounds of the groups in which host-bound trials are shown."""
+STEPS = (0, 0.08, 0.16, 0.3, 1, 1000)
+"""The same of others, in seconds of a step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,17 +63,25 @@ class Pair:
 
     runs: tuple[str, str]
     configuration: tuple[str, ...]
-    pace: Pace
+    paces: tuple[Pace, Pace]
     choices: Mapping[str, Any]
     log_ratio: float
-    step_seconds: float
+    steps: tuple[float, float]
+    """Seconds of a step in each trial."""
+    constant_over: float
+    """The seconds of which the constant part is a share: of a step, or all that were counted."""
     own_errors: tuple[float, float]
     """Standard errors of both means by the trials' own steps."""
     log_energy_ratio: float | None
     """Of the energy per sample; None if it was not measured."""
     counted_seconds: float
-    waits: float
-    """The larger share of micro-batches after which the GPU ran out of work."""
+    waits: tuple[float, float]
+    """``repeatability.waits`` of each trial."""
+
+    @property
+    def pace(self) -> Pace:
+        """Of the trial that waited more."""
+        return max(self.paces, key=PACES.index)
 
 
 def lines(options: Namespace) -> Iterator[str]:
@@ -107,19 +128,19 @@ def _pair(
     if not (_is_precise(first) and _is_precise(second)):
         return None
     errors = [row["samples_per_second_ci95"] for row in (first, second)]
-    paces = (pace_of(first), pace_of(second))
-    steps = [row["effective_batch"] / row["samples_per_second"] for row in (first, second)]
+    steps = (step_seconds(first), step_seconds(second))
     return Pair(
         runs=runs,
         configuration=configuration,
-        pace=max(paces, key=PACES.index),
+        paces=(pace_of(first), pace_of(second)),
         choices={axis: first.get(column) for axis, column in columns.items()},
         log_ratio=math.log(second["samples_per_second"] / first["samples_per_second"]),
-        step_seconds=sum(steps) / 2,
+        steps=steps,
+        constant_over=sum(steps) / 2,
         own_errors=(errors[0] / 1.96, errors[1] / 1.96),
         log_energy_ratio=_log_energy_ratio(first, second),
         counted_seconds=min(row.get("counted_seconds") or 0.0 for row in (first, second)),
-        waits=max(row.get("host_bound_share") or 0.0 for row in (first, second)),
+        waits=(waits(first), waits(second)),
     )
 
 
@@ -137,39 +158,60 @@ def report(found: Sequence[Pair]) -> Iterator[str]:
     """The fit of each pace, and what GPU-bound rows of a technique share."""
     for pace in Pace:
         of_pace = _beside_others([pair for pair in found if pair.pace is pace])
+        printed = [pair for pair in found if pace in pair.paces]
         if len(of_pace) <= MIN_PAIRS:
             yield f"{pace}: {len(of_pace)} pairs: too few to fit"
             continue
-        variation = fit(of_pace)
-        yield f"{pace}: {len(of_pace)} pairs: {_described(variation, of_pace)}"
-        if pace is Pace.HOST:
-            yield from by_waits(of_pace)
+        variation = whole_fit(pace, of_pace, printed)
+        yield f"{pace}: {len(of_pace)} pairs: {_described(pace, variation, of_pace, printed)}"
+        yield from by_group(pace, variation, printed)
         if pace is Pace.GPU:
             yield from shared_by_techniques(of_pace, variation)
         # The sensor's delay is a constant time, which is a share of the counted steps.
-        of_energy = [
-            replace(
-                pair,
-                log_ratio=pair.log_energy_ratio,
-                step_seconds=pair.counted_seconds,
-                own_errors=(0.0, 0.0),
-            )
-            for pair in of_pace
-            if pair.log_energy_ratio is not None
-        ]
-        yield f"{pace}, energy: {len(of_energy)} pairs: {_described(fit(of_energy), of_energy)}"
+        energy, of_energy = _of_energy(of_pace), _of_energy(printed)
+        fitted = whole_fit(pace, energy, of_energy)
+        described = _described(pace, fitted, energy, of_energy)
+        yield f"{pace}, energy: {len(energy)} pairs: {described}"
 
 
-def by_waits(found: Sequence[Pair]) -> Iterator[str]:
-    """How far two trials are apart, by how often the GPU waits."""
-    for low, high in itertools.pairwise(WAITS):
-        apart = [abs(pair.log_ratio) for pair in found if low < pair.waits <= high]
-        if len(apart) > MIN_PAIRS:
-            half, most = np.quantile(apart, (0.5, 0.95))
-            yield (
-                f"the GPU waits after {low:.0%} to {high:.0%}: {len(apart)} pairs, half within "
-                f"{half:.1%}, 95 % within {most:.1%}"
-            )
+def _of_energy(found: Iterable[Pair]) -> list[Pair]:
+    """The same pairs, of which the energy per sample is compared."""
+    return [
+        replace(
+            pair,
+            log_ratio=pair.log_energy_ratio,
+            constant_over=pair.counted_seconds,
+            own_errors=(0.0, 0.0),
+        )
+        for pair in found
+        if pair.log_energy_ratio is not None
+    ]
+
+
+def by_group(pace: Pace, variation: Variation, found: Sequence[Pair]) -> Iterator[str]:
+    """Intervals by how often the GPU waits, of host-bound trials, or by the time of a step."""
+    is_host = pace is Pace.HOST
+    sides = [
+        (pair.waits[side] if is_host else pair.steps[side], pair, side)
+        for pair in found
+        for side in _sides(pair, pace)
+    ]
+    for low, high in itertools.pairwise(WAITS if is_host else STEPS):
+        group = [(pair, side) for value, pair, side in sides if low < value <= high]
+        if len(group) <= MIN_PAIRS:
+            continue
+        held = np.mean([_is_held(*each, variation) for each in group])
+        width = np.median([_half_width(*each, variation) for each in group])
+        apart = np.quantile([abs(pair.log_ratio) for pair, _ in group], 0.95)
+        name = (
+            f"the GPU waits after {low:.0%} to {high:.0%}"
+            if is_host
+            else f"steps of {low:g} to {high:g} s"
+        )
+        yield (
+            f"{name}: {len(group)} trials, 95 % of others within {apart:.1%}; ± {width:.1%} in the "
+            f"median holds {held:.1%}"
+        )
 
 
 def _beside_others(found: Sequence[Pair]) -> list[Pair]:
@@ -188,17 +230,19 @@ def fit(found: Sequence[Pair], near: Variation | None = None) -> Variation:
     ratio = np.array([pair.log_ratio for pair in ordered])
     ratio -= np.repeat(shared, [len(rows) for rows in by_runs])
     weights = _weights(ordered)
-    known = _steps_and_errors(ordered)
+    is_host = ordered[0].pace is Pace.HOST
 
     def cost(logs: np.ndarray) -> float:
         variation = _variation(logs)
-        spread = _scale(*known, variation)
+        spread = _scale(ordered, variation)
         density = stats.t.logpdf(ratio / spread, variation.degrees_of_freedom) - np.log(spread)
         return float(-(weights * density).sum())
 
-    starts: Iterable[tuple[float, ...]] = itertools.product((0.003, 0.03), (0.0005, 0.005), (3, 20))
+    parts = ((0.003, 0.03), (0.0005, 0.005), (3, 20), (0.3,))
     if near is not None:
-        starts = [(near.relative, near.seconds, near.degrees_of_freedom)]
+        figures = (near.relative, near.seconds, near.degrees_of_freedom, near.waits_power)
+        parts = tuple((figure,) for figure in figures)
+    starts = itertools.product(*(parts if is_host else parts[:3]))
     fits = [optimize.minimize(cost, np.log(start), method="Nelder-Mead") for start in starts]
     within = _variation(min(fits, key=lambda fit: fit.fun).x)
     return replace(within, between_runs=_beyond([_weighted_mean(rows, within) for rows in by_runs]))
@@ -214,41 +258,74 @@ def _weights(found: Sequence[Pair]) -> np.ndarray:
 
 def _variation(logs: np.ndarray) -> Variation:
     """The fit works on logarithms, which keeps every figure positive."""
-    relative, seconds, degrees = np.exp(np.clip(logs, -12, math.log(MOST_DEGREES)))
-    degrees = max(degrees, FEWEST_DEGREES)
-    return Variation(float(relative), float(seconds), float(degrees), 0.0)
+    relative, seconds, degrees, *powers = map(
+        float, np.exp(np.clip(logs, -12, math.log(MOST_DEGREES)))
+    )
+    [power] = powers or [0.0]
+    return Variation(relative, seconds, max(degrees, FEWEST_DEGREES), 0.0, waits_power=power)
 
 
-def _steps_and_errors(found: Sequence[Pair]) -> tuple[np.ndarray, np.ndarray]:
-    """Of each pair, the seconds of a step, and the error of its difference by both trials' own."""
-    steps = np.array([pair.step_seconds for pair in found])
-    return steps, np.array([math.hypot(*pair.own_errors) for pair in found])
-
-
-def _scale(steps: np.ndarray, own: np.ndarray, variation: Variation) -> np.ndarray:
+def _scale(found: Sequence[Pair], variation: Variation) -> np.ndarray:
     """The scale of each pair's difference."""
+    own = np.array([math.hypot(*pair.own_errors) for pair in found])
+    constant = variation.seconds / np.array([pair.constant_over for pair in found])
+    relative = variation.relative * _waiting(found, variation)
     # Two trials differ by sqrt(2) times the spread of one.
-    constant = variation.seconds / steps
-    scale: np.ndarray = np.sqrt(own**2 + 2 * variation.relative**2 + 2 * constant**2)
+    scale: np.ndarray = np.sqrt(own**2 + 2 * relative**2 + 2 * constant**2)
     return scale
 
 
-def _described(variation: Variation, found: Sequence[Pair]) -> str:
+def _waiting(found: Sequence[Pair], variation: Variation) -> np.ndarray:
+    """The factor of each pair's spread by how often the GPU waits; 1 if that does not matter."""
+    waiting: np.ndarray = np.array([max(pair.waits) for pair in found]) ** variation.waits_power
+    return waiting
+
+
+def whole_fit(
+    pace: Pace, of_pace: Sequence[Pair], printed: Sequence[Pair], near: Variation | None = None
+) -> Variation:
+    """``fit``, and the likeliest ``slow_host_seconds`` of all trials that had this pace."""
+    variation = fit(of_pace, near)
+    if pace is Pace.HOST:
+        return variation
+    sides = [(pair, side) for pair in printed for side in _sides(pair, pace)]
+    weights = _weights([pair for pair, _ in sides])
+    ratios = np.array([pair.log_ratio for pair, _ in sides])
+
+    usual = np.array([_half_scale(pair, side, variation) for pair, side in sides])
+    steps = np.array([pair.steps[side] for pair, side in sides])
+
+    def cost(log_seconds: float) -> float:
+        scale = np.hypot(usual, _slow(math.exp(log_seconds), steps))
+        density = stats.t.logpdf(ratios / scale, variation.degrees_of_freedom) - np.log(scale)
+        return float(-(weights * density).sum())
+
+    best = optimize.minimize_scalar(cost, bounds=(-7, 0), method="bounded")
+    return replace(variation, slow_host_seconds=math.exp(best.x))
+
+
+def _described(
+    pace: Pace, variation: Variation, of_pace: Sequence[Pair], printed: Sequence[Pair]
+) -> str:
+    held = _held(printed, pace, variation)
+    on_fast_hosts = _held(printed, pace, replace(variation, slow_host_seconds=0.0))
     out_of_sample = []
-    recordings = list(map(_recordings, found))
-    for run in sorted(set().union(*recordings)):
-        has_it = [run in own for own in recordings]
-        of_run = list(itertools.compress(found, has_it))
-        others = [pair for pair, has in zip(found, has_it, strict=True) if not has]
-        if len(_beside_others(others)) > MIN_PAIRS:
-            out_of_sample += _hits(of_run, fit(_beside_others(others), variation))
+    for run in sorted(set().union(*map(_recordings, printed))):
+        others = _beside_others([pair for pair in of_pace if run not in _recordings(pair)])
+        if len(others) > MIN_PAIRS:
+            known = [pair for pair in printed if run not in _recordings(pair)]
+            fitted = whole_fit(pace, others, known, variation)
+            unseen = [pair for pair in printed if run in _recordings(pair)]
+            out_of_sample += _held(unseen, pace, fitted)
     return (
-        f"{_weights(found).sum():.0f} independent, {variation.relative:.2%} and "
+        f"{_weights(of_pace).sum():.0f} independent, {variation.relative:.2%} and "
         f"{1e3 * variation.seconds:.1f} ms, "
         f"{variation.degrees_of_freedom:.1f} degrees of freedom, two runs "
-        f"{variation.between_runs:.2%} apart; the printed ± of one holds the "
-        f"other in {np.mean(_hits(found, variation)):.1%}, and in {np.mean(out_of_sample):.1%} "
-        "if it is fitted without the run"
+        f"{variation.between_runs:.2%} apart, a slow host {1e3 * variation.slow_host_seconds:.1f} "
+        f"ms, power of waits {variation.waits_power:.2f}; without the slow host, ± holds "
+        f"{np.mean(on_fast_hosts):.1%}; the printed ± of {len(held)} trials holds the other in "
+        f"{np.mean(held):.1%}, and in {np.mean(out_of_sample):.1%} if it is "
+        "fitted without the run"
     )
 
 
@@ -262,17 +339,37 @@ def _recordings(pair: Pair) -> set[str]:
     }
 
 
-def _hits(found: Sequence[Pair], variation: Variation) -> list[bool]:
-    """Whether each trial's printed interval (±) holds the other trial of its pair."""
+def _held(found: Sequence[Pair], pace: Pace, variation: Variation) -> list[bool]:
+    """Whether the printed interval (±) of each trial of this pace holds the other of its pair."""
+    return [_is_held(pair, side, variation) for pair in found for side in _sides(pair, pace)]
+
+
+def _sides(pair: Pair, pace: Pace) -> list[int]:
+    return [side for side in (0, 1) if pair.paces[side] is pace]
+
+
+def _is_held(pair: Pair, side: int, variation: Variation) -> bool:
+    ratio = -pair.log_ratio if side else pair.log_ratio
+    return abs(math.expm1(ratio)) <= _half_width(pair, side, variation)
+
+
+def _half_width(pair: Pair, side: int, variation: Variation) -> float:
     quantile = stats.t.ppf(0.975, variation.degrees_of_freedom)
-    hits = []
-    for pair in found:
-        between = math.hypot(variation.relative, variation.seconds / pair.step_seconds)
-        for own in pair.own_errors:
-            difference = math.hypot(own, between) * math.sqrt(2)
-            width = quantile * math.hypot(difference, variation.between_runs)
-            hits.append(abs(math.expm1(pair.log_ratio)) <= width)
-    return hits
+    return float(quantile) * _half_scale(pair, side, variation)
+
+
+def _half_scale(pair: Pair, side: int, variation: Variation) -> float:
+    """The scale of the difference from one more trial, as one trial of the pair knows it."""
+    waiting = pair.waits[side] ** variation.waits_power
+    between = math.hypot(waiting * variation.relative, variation.seconds / pair.constant_over)
+    slow = float(_slow(variation.slow_host_seconds, pair.steps[side]))
+    difference = math.hypot(pair.own_errors[side], between) * math.sqrt(2)
+    return math.hypot(difference, waiting * variation.between_runs, slow)
+
+
+def _slow(seconds: float, steps: Any) -> Any:
+    """What a slow host adds to the scale of each step's differences."""
+    return np.minimum((seconds / steps) ** 2, BETWEEN_TRIALS[Pace.HOST].between_runs)
 
 
 def shared_by_techniques(found: Sequence[Pair], variation: Variation) -> Iterator[str]:
@@ -297,9 +394,10 @@ def _by_runs(found: Sequence[Pair]) -> list[list[Pair]]:
 def _weighted_mean(rows: Sequence[Pair], variation: Variation) -> tuple[float, float]:
     """Mean log ratio, weighted by inverse variances as ``compare`` does, and its standard error."""
     degrees = variation.degrees_of_freedom
-    scale = _scale(*_steps_and_errors(rows), variation)
+    waiting = _waiting(rows, variation)
+    scale = _scale(rows, variation) / waiting
     weights = (scale * math.sqrt(degrees / (degrees - 2))) ** -2
-    ratios = np.array([pair.log_ratio for pair in rows])
+    ratios = np.array([pair.log_ratio for pair in rows]) / waiting
     return float((weights * ratios).sum() / weights.sum()), float(weights.sum() ** -0.5)
 
 

@@ -1,6 +1,7 @@
 """What limits a speed, and by how much another trial of the same configuration can differ."""
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -81,7 +82,10 @@ def test_another_trial_adds_its_own_variation_to_that_of_the_mean(trials, factor
     another = mean.of_another_trial(trials)
     # Repeats of one run share what differs between runs, so their number does not reduce it.
     between_runs = BETWEEN_TRIALS[Pace.GPU].between_runs
-    assert another.standard_error == pytest.approx(math.hypot(difference, between_runs))
+    # A step of a second may become longer by (23 ms)² of it, on a host that is too slow for it.
+    slow_host = BETWEEN_TRIALS[Pace.GPU].slow_host_seconds ** 2
+    expected = math.hypot(difference, between_runs, slow_host)
+    assert another.standard_error == pytest.approx(expected)
     assert another.degrees_of_freedom == mean.degrees_of_freedom
     assert math.isinf(UNKNOWN_ERROR.of_another_trial().half_width95)
 
@@ -102,3 +106,27 @@ def test_energy_of_short_trials_is_known_less_well_because_the_sensor_lags():
     assert long.standard_error == pytest.approx(math.hypot(0.0026, 0.001))
     assert math.isinf(energy_error(row(gpu_model=None, counted_seconds=1.0)).standard_error)
     assert math.isinf(energy_error(row()).standard_error)
+
+
+def test_another_trial_of_short_steps_may_meet_a_host_that_is_too_slow():
+    shortest, short, long = (
+        speed_error([row(samples_per_second=8 / seconds)]) for seconds in (0.001, 0.1, 10.0)
+    )
+    assert short.slow_host == pytest.approx(0.23**2)
+    assert long.slow_host == pytest.approx(0.0023**2)
+    assert shortest.slow_host == BETWEEN_TRIALS[Pace.HOST].between_runs
+    # Two runs whose rows are compared have both been seen.
+    known = replace(short, slow_host=0.0)
+    assert short.of_another_run() == replace(known.of_another_run(), slow_host=short.slow_host)
+    assert short.of_another_trial().half_width95 > 1.5 * known.of_another_trial().half_width95
+    energy = energy_error(row(samples_per_second=80.0, counted_seconds=5.0))
+    assert energy.slow_host == pytest.approx(0.213**2)
+
+
+@pytest.mark.parametrize("error_of", [lambda own: speed_error([own]), energy_error])
+def test_error_of_host_bound_rows_grows_with_their_waits(error_of):
+    shares = (0.06, 0.2, 0.6, 1.0)
+    errors = [error_of(row(host_bound_share=share, counted_seconds=100.0)) for share in shares]
+    scales = [own.of_another_trial().standard_error for own in errors]
+    assert scales == sorted(set(scales))
+    assert errors[-1].between_runs > errors[0].between_runs

@@ -63,14 +63,15 @@ def invented(shift: Callable[[int, str], float]) -> list[Pair]:
             pair = Pair(
                 runs=(f"{runs}", "other"),
                 configuration=(f"{runs}", f"{number}"),
-                pace=Pace.GPU,
+                paces=(Pace.GPU, Pace.GPU),
                 choices={"activations": activations},
                 log_ratio=shared[activations] + chance.gauss(0, 0.002 * math.sqrt(2)),
-                step_seconds=1.0,
+                steps=(1.0, 1.0),
+                constant_over=1.0,
                 own_errors=(0.0, 0.0),
                 log_energy_ratio=None,
                 counted_seconds=1.0,
-                waits=1.0,
+                waits=(0.0, 0.0),
             )
             found.append(pair)
     return found
@@ -102,3 +103,48 @@ def test_repeatability_counts_a_configuration_of_many_runs_by_its_independent_di
     three = [replace(pair, runs=runs) for runs in (("a", "b"), ("b", "c"), ("a", "c"))]
     two = replace(pair, configuration=("another",))
     assert list(repeatability._weights([*three, two])) == pytest.approx([2 / 3] * 3 + [1])
+
+
+def test_repeatability_judges_each_interval_by_the_pace_of_its_own_trial():
+    [pair, *_] = invented(lambda runs, technique: 0.0)
+    mixed = replace(pair, paces=(Pace.GPU, Pace.HOST), log_ratio=-0.1, waits=(0.0, 0.5))
+    narrow = BETWEEN_TRIALS[Pace.GPU]
+    assert repeatability._held([mixed], Pace.GPU, narrow) == [False]
+    assert repeatability._held([mixed], Pace.HOST, BETWEEN_TRIALS[Pace.HOST]) == [True]
+    assert repeatability._held([mixed], Pace.LAUNCHES, narrow) == []
+    # A tenth of the step: the host is as slow for it as for many others.
+    short = replace(mixed, steps=(0.05, 0.055))
+    assert repeatability._held([short], Pace.GPU, narrow) == [True]
+
+
+def test_repeatability_finds_what_slow_hosts_add_to_short_steps():
+    chance = random.Random(2)
+    found = [
+        replace(
+            pair,
+            log_ratio=chance.gauss(0, math.hypot(0.003, (0.02 / step) ** 2)),
+            steps=(step,) * 2,
+        )
+        for pair in invented(lambda runs, technique: 0.0)
+        for step in (chance.choice((0.06, 0.1, 0.5)),)
+    ]
+    same = [pair for pair in found if pair.steps[0] == 0.5]
+    fitted = repeatability.whole_fit(Pace.GPU, same, found)
+    assert fitted.slow_host_seconds == pytest.approx(0.02, rel=0.15)
+
+
+def test_repeatability_finds_how_the_spread_grows_with_waits():
+    chance = random.Random(3)
+    found = [
+        replace(
+            pair,
+            paces=(Pace.HOST, Pace.HOST),
+            log_ratio=chance.gauss(0, math.sqrt(2) * 0.1 * share**0.5),
+            waits=(share, share / 2),
+        )
+        for pair in invented(lambda runs, technique: 0.0)
+        for share in (chance.uniform(0.1, 1),)
+    ]
+    fitted = repeatability.fit(found)
+    assert fitted.waits_power == pytest.approx(0.5, abs=0.1)
+    assert math.hypot(fitted.relative, fitted.seconds) == pytest.approx(0.1, rel=0.1)
