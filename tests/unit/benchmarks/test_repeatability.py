@@ -20,8 +20,9 @@ def printed_figures(text: str) -> list[float]:
     units = {"%": 0.01, "%,": 0.01, "ms": 0.001, "ms,": 0.001}
     figures = []
     for word, unit in zip(words, [*words[1:], ""], strict=True):
-        if word.replace(".", "", 1).isdigit():
-            figures.append(float(word) * units.get(unit, 1.0))
+        number = word.rstrip(";")
+        if number.replace(".", "", 1).isdigit():
+            figures.append(float(number) * units.get(unit, 1.0))
     return figures
 
 
