@@ -95,6 +95,6 @@ def test_repeatability_in_code_is_what_the_command_prints():
         assert fitted.slow_host_seconds == pytest.approx(slow_host)
         assert fitted.waits_power == power
         # What the documentation says of ±: 95 of 100 cases, of runs that the fit has not seen.
-        assert figures[-2:] == pytest.approx([0.955, 0.955], abs=0.025)
+        assert all(0.93 <= held < 0.985 for held in figures[-2:])
     [shared] = [printed_figures(line)[-1] for line in printed if "share " in line]
     assert shared == pytest.approx(BETWEEN_TECHNIQUES)

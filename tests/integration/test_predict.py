@@ -34,7 +34,6 @@ from tests.support.word_tokenizer import save_word_tokenizer
 
 RECORDED = ROOT / "docs/results/2026-11-21-all_techniques-2xh200/trials.parquet"
 H200 = load_gpu("h200")
-H100_BYTES = CARDS[80]
 DATA_LENGTH = 512
 # Each costs a trace of BERT-large, but optimizers share one.
 CHOSEN: tuple[Mapping[str, Any], ...] = (
@@ -425,12 +424,10 @@ def test_predicted_evaluations_are_those_an_h100_measured(name):
 
 
 @pytest.mark.slow
-def test_predicted_epochs_and_trials_of_unequal_rows_are_those_an_h100_measured():
-    folder = ROOT / "tests/data/unequal_rows_h100"
-    epochs, trials = (
-        {_identity(row): row for row in read_trials_file(folder / name / "trials.parquet").rows}
-        for name in ("epoch", "measured")
-    )
+def test_predicted_epochs_of_unequal_rows_are_those_an_h100_measured():
+    # The trials beside them met more lengths than a trial meets today.
+    table = read_trials_file(ROOT / "tests/data/unequal_rows_h100/epoch/trials.parquet")
+    epochs = {_identity(row): row for row in table.rows}
     plans = plan(load_config(ROOT / "tests/data/techniques/unequal_rows.yaml")).trials
     # The other rows run no code that these three do not.
     techniques = {"checkpoint", "pad_to_64", "padding_free"}
@@ -438,12 +435,7 @@ def test_predicted_epochs_and_trials_of_unequal_rows_are_those_an_h100_measured(
     predictions = [own for own in predict(chosen, load_gpu("h100")) if not own.unknown]
     assert len(predictions) == 3
     for own in predictions:
-        epoch, trial = epochs[_identity(own.choices)], trials[_identity(own.choices)]
+        epoch = epochs[_identity(own.choices)]
         assert own.allocated.bytes == pytest.approx(epoch["peak_allocated_bytes"], rel=1e-3)
         assert own.device.bytes == pytest.approx(epoch["device_peak_bytes"], rel=0.015)
         assert own.device.low <= epoch["device_peak_bytes"] <= own.device.high
-        if trial["allocator_retries"]:
-            # The trial emptied its cache, because it reached the end of the card.
-            assert own.trial_device.bytes > H100_BYTES
-        else:
-            assert own.trial_device.bytes == pytest.approx(trial["device_peak_bytes"], rel=0.015)
