@@ -15,10 +15,10 @@ _COLUMNS = (
     Column(key="verdict", heading="gradients"),
     Column(key="tensors", heading="tensors", format=Format.COUNT),
     Column(key="format", heading="format"),
-    Column(key="typical", heading="typical error"),
-    Column(key="error", heading="worst error"),
+    Column(key="typical", heading="median error"),
+    Column(key="worst", heading="tensor nearest its bound"),
+    Column(key="error", heading="its error"),
     Column(key="bound", heading="explained"),
-    Column(key="worst", heading="worst tensor"),
     TRIAL,
 )
 
