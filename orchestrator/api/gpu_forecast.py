@@ -58,16 +58,14 @@ def gpu_forecasts(
     Raises ValueError if the card is not known, or the training cannot be forecast.
     """
     from orchestrator.prediction.estimator import predict
-    from orchestrator.prediction.gpus import known_gpus, load_gpu
+    from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
     from orchestrator.prediction.time.ranks_time import time_of
 
     row = best.measured.row
-    words = str(row["gpu_model"] or "").lower().split()
-    names = [name for name in known_gpus() if name in words]
-    if not names or best.measured.gpus > 1:
-        raise ValueError("a forecast needs a row of one GPU of a known card")
-    card = load_gpu(names[0])
+    if not row["gpu_model"] or best.measured.gpus > 1:
+        raise ValueError("a forecast needs a row of one GPU")
+    card = load_gpu(str(row["gpu_model"]))
     alone, _ = source_trial(dataset, row)
     if alone.own_code is not None:
         raise ValueError("your own code is only forecast by predict --allow-own-code")
