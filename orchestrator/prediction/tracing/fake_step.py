@@ -39,7 +39,12 @@ from orchestrator.prediction.tracing.fake_libraries import (
 from orchestrator.prediction.tracing.fake_liger import LigerModules
 from orchestrator.prediction.tracing.fake_quantized import packed_weights
 from orchestrator.prediction.tracing.fake_ranks import shared, unreduced
+from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.unsupported import has_packed_base, is_fsdp, runs_liger
+
+# One mode for all steps, so that what one of them ran need not run again in the next.
+_FAKE_MODE = FakeTensorMode(allow_non_fake_inputs=True)
+_RESULTS = KnownResults()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,8 +68,7 @@ class FakeStep:
         self._gpu = gpu
         self.picks: Picks = set()
         self._liger = LigerModules(gpu)
-        self._recorder = AllocationRecorder()
-        self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._recorder = AllocationRecorder(_RESULTS)
         self._arguments = cpu_arguments(spec)
         self.batches, self._model_spec = batches_of(spec)
         if runs_liger(spec):
@@ -106,7 +110,7 @@ class FakeStep:
             packing = packed_weights() if has_packed_base(self.spec) else nullcontext()
             resizing = recorded_resizes(self._recorder)
             recorder = self._recorder if is_recorded else nullcontext()
-            with liger, packing, on_cuda, resizing, self._fake_mode, recorder:
+            with liger, packing, on_cuda, resizing, _FAKE_MODE, recorder:
                 yield
 
     def _built_model(self) -> Any:
