@@ -57,7 +57,7 @@ def distinct_columns(lengths: RowLengths) -> dict[str, int]:
     return {name: numbers.setdefault(own.tobytes(), len(numbers)) for name, own in columns}
 
 
-def batches_of(spec: TrialSpec) -> tuple[_EqualBatches | _FileBatches, ModelSpec]:
+def batches_of(spec: TrialSpec) -> Batches:
     """The batches of a trial, and its model with as many classes as its data file has.
 
     Raises what reading the user's data file raises.
@@ -172,3 +172,7 @@ class _FileBatches:
         is_padded = mask is not None and not bool(mask.all())
         is_packed = positions is not None and bool((positions[:, 1:] == 0).any())
         return BatchShapes(tensors=tensors, is_padded=is_padded or is_packed)
+
+
+Batches = tuple[_EqualBatches | _FileBatches, ModelSpec]
+"""The batches of a trial, and its model."""

@@ -23,7 +23,7 @@ from jobs.trial import models
 from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
-from orchestrator.prediction.tracing.batches import BatchShapes, batches_of
+from orchestrator.prediction.tracing.batches import Batches, BatchShapes, batches_of
 from orchestrator.prediction.tracing.cpu_arguments import cpu_arguments
 from orchestrator.prediction.tracing.cuda_attention import Picks, allowed_kernels
 from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
@@ -63,14 +63,14 @@ class FakeStep:
     operator whose result's shape depends on data.
     """
 
-    def __init__(self, spec: TrialSpec, gpu: Gpu) -> None:
+    def __init__(self, spec: TrialSpec, gpu: Gpu, batches: Batches | None = None) -> None:
         self.spec = spec
         self._gpu = gpu
         self.picks: Picks = set()
         self._liger = LigerModules(gpu)
         self._recorder = AllocationRecorder(_RESULTS)
         self._arguments = cpu_arguments(spec)
-        self.batches, self._model_spec = batches_of(spec)
+        self.batches, self._model_spec = batches or batches_of(spec)
         if runs_liger(spec):
             # Imported first, so that what Liger changes in the module is undone.
             config = models.architecture_config(spec.model)

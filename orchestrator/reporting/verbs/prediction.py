@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import functools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -73,6 +74,7 @@ def heading(*, evaluates: bool) -> str:
     return f"{parts}, for {listed}; other versions may take other memory"
 
 
+@functools.cache
 def installed_versions() -> dict[str, str]:
     """The libraries that decide the figures, with their versions on this machine."""
     return {name: version(name) for name in ("transformers", "torch")}
