@@ -219,10 +219,14 @@ def _of_run(
             target = trace.targets[places[layer]]
             if target.run is not None:
                 period = runs[target.run].period
-                rules.update(_Rule.of(target, own, layer, depth, period) for own in (1, -1))
-    (rule, count), (_, other) = rules.most_common(2)
-    if count == other:
+                rules[_Rule.of(target, 1, layer, depth, period)] += 1
+                # A run goes through its own layers in its own order.
+                if target.run != number:
+                    rules[_Rule.of(target, -1, layer, depth, period)] += 1
+    likely = rules.most_common(2)
+    if not likely or len({count for _, count in likely}) < len(likely):
         return
+    rule = likely[0][0]
     period = runs[rule.run].period
     for layer in range(layers + times):
         yield places[layer], rule.place(layer, 1 + times, period)

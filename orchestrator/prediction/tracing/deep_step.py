@@ -16,7 +16,7 @@ from orchestrator.prediction.tracing.fake_step import FakeStep
 _FEW, _MORE = 2, 3
 """Periods of the layers that are traced. Layers that differ may take turns in a period."""
 
-_PLAIN = (bool, int, float, str, tuple, dict, type(None))
+_PLAIN = (bool, int, float, str, tuple, type(None))
 """Types of settings that decide what a module does."""
 
 
