@@ -15,9 +15,6 @@ from typing import Any, NamedTuple
 
 from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
 
-_SAME = 20
-"""So many equal events show that two traces go on together."""
-
 
 class _Run(NamedTuple):
     """Where the deeper of two traces repeats a period for each layer."""
@@ -130,32 +127,27 @@ def _tokens(stream: Stream) -> list[tuple[object, ...]]:
     return found
 
 
-def _runs(few: Sequence[Any], more: Sequence[Any]) -> list[_Run] | None:
-    """None if the longer trace is not the shorter one with a period more in some runs."""
-    runs: list[_Run] = []
-    at = 0
-    for position in range(len(few) + 1):
-        if few[position : position + 1] != more[at : at + 1]:
-            period = _period(more, at, few[position : position + _SAME])
-            if not period:
-                return None
-            begin = at
-            least = runs[-1].end if runs else 0
-            while begin > least and more[begin - 1] == more[begin - 1 + period]:
-                begin -= 1
-            at += period
-            runs.append(_Run(begin, at, period))
-        at += 1
-    return runs
-
-
-def _period(more: Sequence[Any], at: int, rest: Sequence[Any]) -> int:
-    """How many events a layer more adds before a position; 0 if they are not those before them."""
-    for period in range(1, min(at, len(more) - at) + 1):
-        is_over = more[at + period : at + period + _SAME] == rest
-        if is_over and more[at - period : at] == more[at : at + period]:
-            return period
-    return 0
+def _runs(
+    few: Sequence[Any], more: Sequence[Any], position: int = 0, at: int = 0, least: int = 0
+) -> list[_Run] | None:
+    """The runs behind a position of each trace; None if the deeper one is not the other with a
+    period more in some runs. No run begins before ``least``."""
+    while position < len(few) and at < len(more) and few[position] == more[at]:
+        position, at = position + 1, at + 1
+    added = (len(more) - at) - (len(few) - position)
+    if position == len(few) and not added:
+        return []
+    for period in range(1, min(at - least, added) + 1):
+        # A layer more repeats what the one before it does.
+        if more[at - period : at] == more[at : at + period]:
+            end = at + period
+            behind = _runs(few, more, position, end, end)
+            if behind is not None:
+                begin = at
+                while begin > least and more[begin - 1] == more[begin - 1 + period]:
+                    begin -= 1
+                return [_Run(begin, end, period), *behind]
+    return None
 
 
 def _targets(
