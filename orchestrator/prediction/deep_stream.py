@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
@@ -85,15 +85,11 @@ def deepened(few: Stream, more: Stream, times: int) -> Stream | None:
     runs = _runs(_tokens(few), _tokens(more))
     if runs is None:
         return None
-    deep, trace = _Layout(runs, times), _Trace(more, _Layout(runs, 0))
-    targets = _targets(runs, (_Trace(few, _Layout(runs, -1)), trace), deep, times)
-    sources: list[int] = []
-    for begin, run in zip([0, *(run.end for run in runs)], runs, strict=False):
-        sources += [*range(begin, run.end), *[*range(run.end - run.period, run.end)] * times]
-    sources += range(runs[-1].end if runs else 0, len(more.events))
+    deep = _Deep(_Trace(few, _Layout(runs, -1)), _Trace(more, _Layout(runs, 0)), runs, times)
+    targets = deep.targets()
     events: list[Event] = []
     living = set()
-    for position, source in enumerate(sources):
+    for position, source in enumerate(_sources(runs, len(more.events), times)):
         event = more.events[source]
         if isinstance(event, Allocation):
             events.append(event._replace(number=position))
@@ -103,21 +99,25 @@ def deepened(few: Stream, more: Stream, times: int) -> Stream | None:
             living.remove(targets[position])
         else:
             return None
+    work = more.work.deepened(few.work, times, deep.renumbered)
+    return replace(more, events=tuple(events), work=work)
 
-    def renumbered(number: int) -> int:
-        if number not in trace.positions:
-            return number
-        run, at = trace.layout.place(trace.positions[number])
-        # Whatever is named lies behind most layers.
-        return deep.position(_Place(run, at + (0 if run is None else times * runs[run].period)))
 
-    return replace(more, events=tuple(events), work=more.work.deepened(few.work, times, renumbered))
+def _sources(runs: Sequence[_Run], length: int, times: int) -> Iterator[int]:
+    """The position in the deeper trace of each event of the model with all layers."""
+    begin = 0
+    for run in runs:
+        yield from range(begin, run.end)
+        for _ in range(times):
+            yield from range(run.end - run.period, run.end)
+        begin = run.end
+    yield from range(begin, length)
 
 
 def _tokens(stream: Stream) -> list[tuple[object, ...]]:
     """Equal for events that are equal but for their numbers."""
     tokens: dict[int, tuple[object, ...]] = {}
-    found = []
+    found: list[tuple[object, ...]] = []
     for event in stream.events:
         if isinstance(event, Allocation):
             tokens[event.number] = event[1:]
@@ -150,86 +150,96 @@ def _runs(
     return None
 
 
-def _targets(
-    runs: Sequence[_Run], traces: tuple[_Trace, _Trace], deep: _Layout, times: int
-) -> dict[int, int]:
-    """Position of each free in the deep stream -> that of its allocation, where that is known."""
-    few, more = traces
-    found: dict[_Place, _Place | None] = {
-        place: _continued(few.targets.get(place), target, runs, times)
-        for place, target in more.targets.items()
-        if place.run is None
-    }
-    for number, run in enumerate(runs):
-        for offset in range(run.period):
-            if _Place(number, offset) in more.targets:
-                found.update(_of_run(number, offset, runs, traces, times))
-    return {
-        deep.position(place): deep.position(target)
-        for place, target in found.items()
-        if target is not None and (target.run is None or 0 <= target.at < deep.length(target.run))
-    }
-
-
-def _continued(
-    few: _Place | None, more: _Place, runs: Sequence[_Run], times: int
-) -> _Place | None:
-    """The place that moves on as from ``few`` to ``more``."""
-    if few is None or few.run != more.run or (more.run is None and few != more):
-        return None
-    return more._replace(at=more.at + times * (more.at - few.at))
-
-
 class _Rule(NamedTuple):
-    """Which allocation a layer frees: in a run through the layers in the same or the other order."""
+    """Which allocation a layer frees, in a run through the layers in the same or another order."""
 
     run: int
-    direction: int
     start: int
-
-    @classmethod
-    def of(cls, place: _Place, direction: int, layer: int, depth: int, period: int) -> _Rule:
-        start = cls(place.run or 0, direction, 0).place(layer, depth, period).at
-        return cls(place.run or 0, direction, place.at - start)
+    direction: int
 
     def place(self, layer: int, depth: int, period: int) -> _Place:
-        """``layer`` counts as its run does, and ``depth`` the layers more than in ``few``."""
+        """``layer`` counts as the free's own run does. ``depth``: how many times the layers are
+        more than those of the shorter trace."""
         layers = layer if self.direction > 0 else depth - layer
         return _Place(self.run, self.start + layers * period)
 
 
-def _of_run(
-    number: int, offset: int, runs: Sequence[_Run], traces: tuple[_Trace, _Trace], times: int
-) -> Iterator[tuple[_Place, _Place | None]]:
-    """The targets of a free that each layer has. Those of the first and the last may be others."""
-    run = runs[number]
-    layers = len(range(offset, run.end - run.begin, run.period))
-    places = [_Place(number, offset + layer * run.period) for layer in range(layers + times)]
-    rules: Counter[_Rule] = Counter()
-    for depth, trace in enumerate(traces):
-        for layer in range(layers - 1 + depth):
-            target = trace.targets[places[layer]]
-            if target.run is not None:
-                period = runs[target.run].period
-                rules[_Rule.of(target, 1, layer, depth, period)] += 1
-                # A run goes through its own layers in its own order.
-                if target.run != number:
-                    rules[_Rule.of(target, -1, layer, depth, period)] += 1
-    likely = rules.most_common(2)
-    if not likely or len({count for _, count in likely}) < len(likely):
-        return
-    rule = likely[0][0]
-    period = runs[rule.run].period
-    for layer in range(layers + times):
-        yield places[layer], rule.place(layer, 1 + times, period)
-    few, more = traces
-    for layer in range(layers):
-        target = more.targets[places[layer]]
-        if target != rule.place(layer, 1, period):
+@dataclass(frozen=True, slots=True)
+class _Deep:
+    """The model with all layers."""
+
+    few: _Trace
+    more: _Trace
+    runs: Sequence[_Run]
+    times: int
+
+    def renumbered(self, number: int) -> int:
+        """The number of an allocation of the deeper trace. Whatever is named is of the last layer,
+        or outside all of them."""
+        if number not in self.more.positions:
+            return number
+        run, at = self.more.layout.place(self.more.positions[number])
+        added = 0 if run is None else self.times * self.runs[run].period
+        return _Layout(self.runs, self.times).position(_Place(run, at + added))
+
+    def targets(self) -> dict[int, int]:
+        """Position of each free -> that of its allocation, where that is known."""
+        found: dict[_Place, _Place | None] = {}
+        for place, target in self.more.targets.items():
+            if place.run is None:
+                found[place] = self._continued(self.few.targets.get(place), target)
+            elif place.at < self.runs[place.run].period:
+                found.update(self._of_layers(place.run, place.at))
+        layout = _Layout(self.runs, self.times)
+        return {
+            layout.position(place): layout.position(target)
+            for place, target in found.items()
+            if target is not None
+            and (target.run is None or 0 <= target.at < layout.length(target.run))
+        }
+
+    def _continued(self, few: _Place | None, more: _Place) -> _Place | None:
+        """The place that moves on as from ``few`` to ``more``."""
+        if few is None or few.run != more.run or (more.run is None and few != more):
+            return None
+        return more._replace(at=more.at + self.times * (more.at - few.at))
+
+    def _of_layers(self, number: int, offset: int) -> Iterator[tuple[_Place, _Place | None]]:
+        """The targets of a free in all layers. Those of the first and the last may be others."""
+        run = self.runs[number]
+        layers = len(range(offset, run.end - run.begin, run.period))
+        places = [
+            _Place(number, offset + layer * run.period) for layer in range(layers + self.times)
+        ]
+        rule = self._rule(places[:layers])
+        if rule is None:
+            return
+        period = self.runs[rule.run].period
+        for layer, place in enumerate(places):
+            yield place, rule.place(layer, 1 + self.times, period)
+        few, more = self.few.targets, self.more.targets
+        others = [own for own in range(layers) if more[places[own]] != rule.place(own, 1, period)]
+        for layer in others:
             if layer == 0:
-                yield places[0], _continued(few.targets[places[0]], target, runs, times)
+                yield places[0], self._continued(few[places[0]], more[places[0]])
             elif layer == layers - 1:
-                before = few.targets.get(places[layer - 1])
-                yield places[layer + times], _continued(before, target, runs, times)
+                last = self._continued(few.get(places[layer - 1]), more[places[layer]])
+                yield places[-1], last
             else:
                 yield places[layer], None
+
+    def _rule(self, places: Sequence[_Place]) -> _Rule | None:
+        """The rule that most of the layers at these places follow."""
+        rules: Counter[_Rule] = Counter()
+        for depth, trace in enumerate((self.few, self.more)):
+            for layer, place in enumerate(places[: len(places) - 1 + depth]):
+                run, at = trace.targets[place]
+                if run is not None:
+                    period = self.runs[run].period
+                    # A run goes through its own layers in its own order.
+                    for direction in (1,) if run == place.run else (1, -1):
+                        start = _Rule(run, 0, direction).place(layer, depth, period).at
+                        rules[_Rule(run, at - start, direction)] += 1
+        likely = rules.most_common(2)
+        is_clear = len({count for _, count in likely}) == len(likely) > 0
+        return likely[0][0] if is_clear else None

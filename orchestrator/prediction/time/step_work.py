@@ -45,9 +45,7 @@ class PartWork:
             forward=self.forward + other.forward * -1,
         )
 
-    def deepened(
-        self, less: PartWork, times: float, renumbered: Callable[[int], int]
-    ) -> PartWork:
+    def deepened(self, less: PartWork, times: float, renumbered: Callable[[int], int]) -> PartWork:
         """As ``Work.deepened``, with the storages' numbers in the deeper model."""
         return PartWork(
             eager=self.eager.deepened(less.eager, times),

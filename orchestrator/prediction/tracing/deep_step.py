@@ -23,9 +23,7 @@ _PLAIN = (bool, int, float, str, tuple, type(None))
 class DeepStep(FakeStep):
     """A step whose micro-batches need not run through all of the layers."""
 
-    def micro_batches(
-        self, batch: BatchShapes, *, samples: int, accumulated: bool
-    ) -> MicroBatches:
+    def micro_batches(self, batch: BatchShapes, *, samples: int, accumulated: bool) -> MicroBatches:
         """As ``FakeStep``, with other numbers of allocations."""
         if self._shallow is not None:
             few, more, times = self._shallow

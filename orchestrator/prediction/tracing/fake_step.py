@@ -167,7 +167,7 @@ class FakeStep:
                 kept = self._kept_logits(batch)
                 inputs = self._inputs(batch)
                 with self._recorder.phase("forward"):
-                    outputs = self._outputs({**inputs, **self._loss_arguments()})
+                    outputs = self._forward(**inputs, **self._loss_arguments())
                     if kept is not None:
                         # The Trainer joins what it keeps after every batch.
                         kept = torch.cat((kept, outputs.logits))
@@ -184,7 +184,7 @@ class FakeStep:
         size = int(self._arguments.eval_batch_size)
         together = min(-(-rows // size), self._arguments.eval_accumulation_steps or rows)
         with self._recorder.phase("forward"):
-            logits: torch.Tensor = self._outputs(self._inputs(batch)).logits
+            logits: torch.Tensor = self._forward(**self._inputs(batch)).logits
             return logits.new_empty(((together - 1) * size, *logits.shape[1:]))
 
     def _inputs(self, batch: BatchShapes) -> dict[str, torch.Tensor]:
@@ -200,7 +200,7 @@ class FakeStep:
         # The loss and its arguments are gone before the next micro-batch.
         loss_arguments = self._loss_arguments()
         with self._recorder.phase("forward"):
-            loss = self._loss({**inputs, **loss_arguments})
+            loss = self._forward(**inputs, **loss_arguments).loss
         with self._recorder.phase("backward"):
             loss.backward()
             del loss, loss_arguments
@@ -211,12 +211,6 @@ class FakeStep:
         if _runs_trainer(self.spec) and _accepts_loss_arguments(self.model):
             return {"num_items_in_batch": torch.empty((), dtype=torch.int64)}
         return {}
-
-    def _loss(self, inputs: dict[str, Any]) -> torch.Tensor:
-        return self._outputs(inputs).loss
-
-    def _outputs(self, inputs: dict[str, torch.Tensor]) -> Any:
-        return self._forward(**inputs)
 
     def _pass(self, **inputs: torch.Tensor) -> Any:
         """After autocast the outputs are in 32 bits, as accelerate converts them."""
