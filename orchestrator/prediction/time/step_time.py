@@ -40,7 +40,7 @@ class StepTime:
     """Time in which a usual host launches the kernels."""
     bound: Bound
     """gpu, host, or either: that depends on the host."""
-    samples: int
+    samples: float
     tokens: int
     mfu: float | None
     """Model flop per second, as a share of the card's rate; None for a format without one."""

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch.utils.data import RandomSampler
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
@@ -27,16 +28,33 @@ _AFTER_LONGEST = 20
 def epoch(spec: TrialSpec, lengths: RowLengths, collate: Collator, seed: int) -> Steps:
     """The steps of the epoch that a training with this seed begins with, until its memory grows no
     more. The last, short step is left out."""
+    return _plateau(_shapes(spec, lengths, collate, _rows(spec, lengths, seed)))
+
+
+def usual(spec: TrialSpec, lengths: RowLengths, collate: Collator) -> tuple[float, float]:
+    """How many of the longest rows have as many positions as an epoch's usual micro-batch, and the
+    length that its positions see in the mean, as a share of the longest."""
+    rows = _rows(spec, lengths, spec.measure.seed)
+    # Few rows are repeated to a whole step.
+    of_rows = _lengths(spec, lengths, rows * -(-spec.effective_batch // len(rows)))
+    if not _joins(collate):
+        of_rows = np.broadcast_to(_widths(of_rows, collate)[..., None], of_rows.shape)
+    seen = of_rows.sum(axis=0)
+    longest = np.sum(lengths.sequences, axis=0).max()
+    usual_rows = seen.sum(axis=-1).mean() / longest
+    return float(usual_rows), float((seen**2).sum() / seen.sum() / longest)
+
+
+def _rows(spec: TrialSpec, lengths: RowLengths, seed: int) -> list[int]:
+    """The rows of an epoch, in the order of a training with this seed."""
     sampler = _sampler(spec, lengths)
     if isinstance(sampler, RandomSampler):
         # Accelerate draws all rows anew, from a generator with the training's seed.
         generator = torch.Generator().manual_seed(seed)
-        rows = torch.randperm(len(sampler), generator=generator).tolist()
-    else:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            rows = list(sampler)
-    return _plateau(_shapes(spec, lengths, collate, rows))
+        return torch.randperm(len(sampler), generator=generator).tolist()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return list(sampler)
 
 
 def trial(spec: TrialSpec, lengths: RowLengths, collate: Collator) -> Steps:
@@ -88,19 +106,34 @@ def _sampler(spec: TrialSpec, lengths: RowLengths) -> Any:
 
 def _shapes(spec: TrialSpec, lengths: RowLengths, collate: Collator, rows: Sequence[int]) -> Steps:
     """The shapes of all full steps of these rows."""
-    full = len(rows) // spec.effective_batch * spec.effective_batch
-    numbered = distinct_columns(lengths)
-    distinct = {number: lengths.by_column[name] for name, number in numbered.items()}
-    columns = np.stack(list(distinct.values()))
-    numbers = np.array(rows[:full], int) % columns.shape[1]
-    of_rows = columns[:, numbers.reshape(-1, spec.accumulation, spec.micro_batch)]
-    multiple = getattr(collate, "pad_to_multiple_of", None) or 1
-    widths = -(-of_rows.max(axis=-1) // multiple) * multiple
+    of_rows = _lengths(spec, lengths, rows)
+    widths = _widths(of_rows, collate)
     is_padded = (of_rows[0] < widths[0][..., None]).any(axis=-1)
-    if getattr(collate, "flattens_rows", False):
+    if _joins(collate):
         widths, is_padded = of_rows.sum(axis=-1), np.zeros_like(is_padded)
     steps = []
     for step_padded, step_widths in zip(is_padded, widths.transpose(1, 2, 0), strict=True):
         pairs = zip(step_padded.tolist(), step_widths.tolist(), strict=True)
         steps.append([Shape(spec.micro_batch, padded, tuple(own)) for padded, own in pairs])
     return steps
+
+
+def _lengths(spec: TrialSpec, lengths: RowLengths, rows: Sequence[int]) -> NDArray[np.int64]:
+    """Those of all full steps of these rows, shape (distinct columns, steps, accumulation, rows of
+    a micro-batch)."""
+    full = len(rows) // spec.effective_batch * spec.effective_batch
+    numbered = distinct_columns(lengths)
+    distinct = {number: lengths.by_column[name] for name, number in numbered.items()}
+    columns = np.stack(list(distinct.values()))
+    numbers = np.array(rows[:full], int) % columns.shape[1]
+    return columns[:, numbers.reshape(-1, spec.accumulation, spec.micro_batch)]
+
+
+def _widths(of_rows: NDArray[np.int64], collate: Collator) -> NDArray[np.int64]:
+    """Positions of padded micro-batches, whose rows are the last axis."""
+    multiple = getattr(collate, "pad_to_multiple_of", None) or 1
+    return np.asarray(-(-of_rows.max(axis=-1) // multiple) * multiple)
+
+
+def _joins(collate: Collator) -> bool:
+    return getattr(collate, "flattens_rows", False)
