@@ -196,16 +196,21 @@ class ModelGroup:
         """The kernels of a step; if its rows are of unequal length, of a usual one of an epoch."""
         key = (update_key(spec), spec.micro_batch, spec.accumulation, repeated_share(spec))
         if key not in self._steps:
-            first, later, tokens = self._parts(spec)
+            first, later, tokens, new_shapes = self._parts(spec)
             if spec.world_size > 1:
                 first, later = parts_of_ranks(spec, first, later)
             step = step_of(spec, first, later, self._update_work(spec), tokens)
-            step = replace(step, samples=step.samples * self.step.batches.samples_per_row)
+            step = replace(
+                step,
+                samples=step.samples * self.step.batches.samples_per_row,
+                new_shapes=new_shapes,
+            )
             self._steps[key] = step if spec.world_size == 1 else shared_step(spec, step)
         return replace(self._steps[key], formats=formats(spec))
 
-    def _parts(self, spec: TrialSpec) -> tuple[PartWork, PartWork | None, float]:
-        """A step's first micro-batch, any later one, and the positions of a row."""
+    def _parts(self, spec: TrialSpec) -> tuple[PartWork, PartWork | None, float, float]:
+        """A step's first micro-batch, any later one, the positions of a row, and how many
+        shapes of a step are new."""
         batches = self.step.batches
         if batches.ragged is not None:
             from orchestrator.prediction.tracing.usual_step import usual_parts
@@ -213,7 +218,7 @@ class ModelGroup:
             return usual_parts(spec, batches, self.affine, self._traced)
         batch = batches.worst(spec.micro_batch)
         first, later = self._micro_batches(batch, spec.micro_batch)
-        return first.work, later.work if later else None, batch.tokens()
+        return first.work, later.work if later else None, batch.tokens(), 0.0
 
     def _update_work(self, spec: TrialSpec) -> Work:
         if spec.settings.deepspeed is None:

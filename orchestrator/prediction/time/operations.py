@@ -150,6 +150,8 @@ class StepWork:
     """Number format of a trace -> the one that computes: ``fp32`` -> ``tf32`` where it may."""
     sharing: Sharing | None = None
     """None on one GPU."""
+    new_shapes: float = 0.0
+    """Micro-batches of a shape that none before had, whose kernels are prepared."""
 
     @property
     def work(self) -> Work:

@@ -1,11 +1,10 @@
 """Micro-batches of rows of unequal length, in the order in which an epoch or a trial has them."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.utils.data import RandomSampler
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
@@ -31,18 +30,29 @@ def epoch(spec: TrialSpec, lengths: RowLengths, collate: Collator, seed: int) ->
     return _plateau(_shapes(spec, lengths, collate, _rows(spec, lengths, seed)))
 
 
-def usual(spec: TrialSpec, lengths: RowLengths, collate: Collator) -> tuple[float, float]:
-    """How many of the longest rows have as many positions as an epoch's usual micro-batch, and the
-    length that its positions see in the mean, as a share of the longest."""
+class Usual(NamedTuple):
+    """Of an epoch's steps, in the mean."""
+
+    rows: float
+    """How many of the longest rows have as many positions as a micro-batch."""
+    seen: float
+    """The length of the row of a position, as a share of the longest."""
+    new_shapes: float
+    """Micro-batches of a step that have a shape which none before had."""
+
+
+def usual(spec: TrialSpec, lengths: RowLengths, collate: Collator) -> Usual:
     rows = _rows(spec, lengths, spec.measure.seed)
+    steps = ragged_steps(spec, lengths, collate, spec.measure.warmup_steps)
     # Few rows are repeated to a whole step.
-    of_rows = _lengths(spec, lengths, rows * -(-spec.effective_batch // len(rows)))
-    if not _joins(collate):
-        of_rows = np.broadcast_to(_widths(of_rows, collate)[..., None], of_rows.shape)
-    seen = of_rows.sum(axis=0)
-    longest = np.sum(lengths.sequences, axis=0).max()
-    usual_rows = seen.sum(axis=-1).mean() / longest
-    return float(usual_rows), float((seen**2).sum() / seen.sum() / longest)
+    steps.rows(rows * -(-spec.effective_batch // len(rows)))
+    widths, squares, *_ = steps.mean_step.tolist()
+    longest = float(sum(own.max() for own in lengths.by_column.values()))
+    return Usual(
+        rows=widths / spec.accumulation / longest,
+        seen=squares / widths / longest,
+        new_shapes=steps.new_shapes_of_mean_step,
+    )
 
 
 def _rows(spec: TrialSpec, lengths: RowLengths, seed: int) -> list[int]:
@@ -106,34 +116,19 @@ def _sampler(spec: TrialSpec, lengths: RowLengths) -> Any:
 
 def _shapes(spec: TrialSpec, lengths: RowLengths, collate: Collator, rows: Sequence[int]) -> Steps:
     """The shapes of all full steps of these rows."""
-    of_rows = _lengths(spec, lengths, rows)
-    widths = _widths(of_rows, collate)
+    full = len(rows) // spec.effective_batch * spec.effective_batch
+    numbered = distinct_columns(lengths)
+    distinct = {number: lengths.by_column[name] for name, number in numbered.items()}
+    columns = np.stack(list(distinct.values()))
+    numbers = np.array(rows[:full], int) % columns.shape[1]
+    of_rows = columns[:, numbers.reshape(-1, spec.accumulation, spec.micro_batch)]
+    multiple = getattr(collate, "pad_to_multiple_of", None) or 1
+    widths = -(-of_rows.max(axis=-1) // multiple) * multiple
     is_padded = (of_rows[0] < widths[0][..., None]).any(axis=-1)
-    if _joins(collate):
+    if getattr(collate, "flattens_rows", False):
         widths, is_padded = of_rows.sum(axis=-1), np.zeros_like(is_padded)
     steps = []
     for step_padded, step_widths in zip(is_padded, widths.transpose(1, 2, 0), strict=True):
         pairs = zip(step_padded.tolist(), step_widths.tolist(), strict=True)
         steps.append([Shape(spec.micro_batch, padded, tuple(own)) for padded, own in pairs])
     return steps
-
-
-def _lengths(spec: TrialSpec, lengths: RowLengths, rows: Sequence[int]) -> NDArray[np.int64]:
-    """Those of all full steps of these rows, shape (distinct columns, steps, accumulation, rows of
-    a micro-batch)."""
-    full = len(rows) // spec.effective_batch * spec.effective_batch
-    numbered = distinct_columns(lengths)
-    distinct = {number: lengths.by_column[name] for name, number in numbered.items()}
-    columns = np.stack(list(distinct.values()))
-    numbers = np.array(rows[:full], int) % columns.shape[1]
-    return columns[:, numbers.reshape(-1, spec.accumulation, spec.micro_batch)]
-
-
-def _widths(of_rows: NDArray[np.int64], collate: Collator) -> NDArray[np.int64]:
-    """Positions of padded micro-batches, whose rows are the last axis."""
-    multiple = getattr(collate, "pad_to_multiple_of", None) or 1
-    return np.asarray(-(-of_rows.max(axis=-1) // multiple) * multiple)
-
-
-def _joins(collate: Collator) -> bool:
-    return getattr(collate, "flattens_rows", False)

@@ -1,7 +1,4 @@
-"""The kernels of a usual step of an epoch whose rows are of unequal length.
-
-A new length may cost time once, such as for a plan of cuDNN's attention, which is left out.
-"""
+"""The kernels of a usual step of an epoch whose rows are of unequal length."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,19 +14,19 @@ def usual_parts(
     batches: Batches,
     sizes: Sequence[int],
     traced: Callable[[BatchShapes, int], MicroBatches],
-) -> tuple[PartWork, PartWork | None, float]:
-    """A step's first micro-batch, any later one, and the positions of a row. ``sizes`` are the
-    micro-batches of the longest rows that are traced anyway.
+) -> tuple[PartWork, PartWork | None, float, float]:
+    """A step's first micro-batch, any later one, the positions of a row, and how many
+    shapes of a step are new. ``sizes`` are those of the longest rows that are traced anyway.
 
     Raises ValueError if micro-batches of two sizes run other kernels.
     """
     assert batches.ragged is not None
     assert batches.ragged.lengths is not None
-    rows, share = row_order.usual(spec, batches.ragged.lengths, batches.ragged.collate)
+    rows, seen, new_shapes = row_order.usual(spec, batches.ragged.lengths, batches.ragged.collate)
     positions = batches.longest(1).tokens() * rows / spec.micro_batch
     if batches.joins_rows:
         first, later = traced(batches.ragged.longest(spec.micro_batch, rows), spec.micro_batch)
-        return first.work, later.work if later else None, positions
+        return first.work, later.work if later else None, positions, new_shapes
     # Work grows with the positions. A single row has another layout.
     low, high = max(2, sizes[0]), sizes[-1]
     if batches.lengths is not None or high <= low:
@@ -45,4 +42,5 @@ def usual_parts(
     usual_later = None
     if later is not None and later_high is not None:
         usual_later = later.work.towards(later_high.work, position)
-    return usual.seeing(share), usual_later and usual_later.seeing(share), positions
+    later_work = usual_later and usual_later.seeing(seen)
+    return usual.seeing(seen), later_work, positions, new_shapes
