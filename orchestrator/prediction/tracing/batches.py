@@ -10,6 +10,7 @@ import numpy as np
 import torch
 import transformers
 
+from jobs.library_facts.model_size import wrong_task
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.techniques.hooks import bound, hook_name
 from jobs.trial import data, models
@@ -60,9 +61,11 @@ def distinct_columns(lengths: RowLengths) -> dict[str, int]:
 def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
     """The batches of a trial, and its model with as many classes as its data file has.
 
-    Raises what reading the user's data file raises.
+    Raises what reading the user's data file raises, and ValueError for a model of another task.
     """
     config = models.architecture_config(spec.model)
+    if obstacle := wrong_task(spec.model, config):
+        raise ValueError(obstacle)
     synthetic = spec.data.synthetic
     if synthetic is None or synthetic.lengths is not None or bound(spec, "batching"):
         return _batches_of_rows(spec, config)
