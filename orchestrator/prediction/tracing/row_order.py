@@ -1,5 +1,6 @@
 """Micro-batches of rows of unequal length, in the order in which an epoch or a trial has them."""
 
+import statistics
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -47,10 +48,11 @@ def usual(spec: TrialSpec, lengths: RowLengths, collate: Collator) -> Usual:
     # Few rows are repeated to a whole step.
     steps.rows(rows * -(-spec.effective_batch // len(rows)))
     widths, squares, *_ = steps.mean_step.tolist()
-    longest = float(sum(own.max() for own in lengths.by_column.values()))
+    # Both are sums over columns.
+    longest = [float(own.max()) for own in lengths.by_column.values()]
     return Usual(
-        rows=widths / spec.accumulation / longest,
-        seen=squares / widths / longest,
+        rows=widths / spec.accumulation / sum(longest),
+        seen=squares / widths / statistics.mean(longest),
         new_shapes=steps.new_shapes_of_mean_step,
     )
 
