@@ -72,7 +72,7 @@ def _predict(
     else:
         predictions = predicted(config, trials, options.gpu, _show)
     if options.output is not None:
-        from orchestrator.storage.tables.predictions import write_predictions
+        from orchestrator.storage.tables.parquet import write_predictions
 
         write_predictions(predictions.rows, options.output, gpu=predictions.gpu)
     if options.json:

@@ -23,10 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.watch and isinstance(options.run, Uri):
         parser.error("--watch follows a folder of this machine, not a URI")
 
-    from orchestrator.storage.kept_rows import FewerRowsError
     from orchestrator.storage.remote import RemoteError
     from orchestrator.storage.run_folder import RunFolderError
     from orchestrator.storage.run_metadata import UnreadableRunError
+    from orchestrator.storage.user_files import FewerRowsError
 
     try:
         if isinstance(options.run, Uri):

@@ -10,5 +10,4 @@ process_group      how the processes of a trial find each other
 checks/            the doctor's checks of a machine
 memory_cap         a smaller GPU, simulated by capping PyTorch's allocator
 processes          how processes that measure are started, watched and ended
-bytecode           keeps Python's bytecode where Python would keep none
 """

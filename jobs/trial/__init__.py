@@ -6,7 +6,6 @@ assembly          data, arguments, model and optimizer for a training loop
 models            the model and its configuration
 data/             the dataset: random samples, or the user's file
 gradients/        whether the gradients are those of the same weights in fp32
-worst_batch       a step on the longest rows together
 row_isolation     whether rows that stand in one sequence attend to each other
 effective_config  asked for X, got Y: settings read back from the trained objects,
 effective_code    ... the code that really ran,

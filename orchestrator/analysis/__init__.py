@@ -15,7 +15,6 @@ baseline.py             what techniques are compared with
 technique_effects.py    what each technique changes
 way.py                  from one configuration to another over what was measured in between
 gain_over_default.py    a candidate against the baseline
-compile_break_even.py   when compiling has paid for itself
 loss_parity/            trials whose losses differ from those of their reference
 comparison/             two runs
 explanation/            two trials of one run

@@ -19,7 +19,7 @@ data_files.py spec/model_and_data.py data_lines.py trial/data/recognition.py
 trial/data/class_labels.py trial/data/collators.py trial/data/row_lengths.py
 trial/data/tokenizing.py trial/data/user_file.py finetuning/vision/image_layouts.py
 finetuning/vision/random_images.py finetuning/vision/processed_images.py
-finetuning/trl/token_rows.py finetuning/trl/pair_rows.py finetuning/trl/raw_rows.py
+finetuning/trl/raw_rows.py
 """
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
 RANDOM_ROWS = """

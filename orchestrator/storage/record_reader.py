@@ -12,8 +12,7 @@ from pydantic_core import from_json
 
 from jobs.flags import unknown_kinds
 from jobs.record import SCHEMA_VERSION, ArrowType, TrialRecord, record_from_json
-from orchestrator.storage.layout import record_files
-from orchestrator.storage.regular_file import read_regular
+from orchestrator.storage.layout import read_regular, record_files
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.tables.anatomy_rows import is_sound
 from orchestrator.storage.tables.column_values import is_integer, is_number, is_of_type, is_possible

@@ -140,10 +140,10 @@ hooks_of("jobs.finetuning.trl.dpo_rows", {"trl_preference_rows": "dpo_rows"})
 hooks_of("jobs.finetuning.trl.dpo_loop", {"trl_preference_loop": "train"})
 services_of("jobs.finetuning.trl.parameters", "checked_sft", "checked_dpo")
 services_of(
-    "jobs.finetuning.trl.pair_rows", "pair_problem", "prompt_of_pair", "implicit_prompt_note"
+    "jobs.finetuning.trl.raw_rows", "pair_problem", "prompt_of_pair", "implicit_prompt_note"
 )
-services_of("jobs.finetuning.trl.token_rows", "without_padding", "padding_tokenizer")
-services_of("jobs.finetuning.trl.reference_model", "reference_copy", "drop_copied_adapter")
+services_of("jobs.finetuning.trl.raw_rows", "without_padding", "padding_tokenizer")
+services_of("jobs.finetuning.trl.dpo_loop", "reference_copy", "drop_copied_adapter")
 
 COLUMNS += (
     Column.text(

@@ -1,8 +1,6 @@
 """Where the trackers' figures come from. None of them waits for the device or allocates there.
 
 cuda_events    CUDA events with the time at which the host launched them
-dispatch_mode  every operator as PyTorch dispatches it
-gpu_sensors    NVML's energy, clock, temperature, utilization and power limit
 micro_batches  the samples and tokens of every micro-batch
 series         readings with their times; device scalars, copied to the host asynchronously
 """

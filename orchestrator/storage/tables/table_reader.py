@@ -13,11 +13,9 @@ from jobs.anatomy_record import Anatomy
 from jobs.flags import unknown_kinds
 from jobs.record import SCHEMA_VERSION, Column, Outcome
 from orchestrator.labels import BATCH_NAMES
-from orchestrator.storage.layout import ANATOMY, STEPS
-from orchestrator.storage.regular_file import open_regular
+from orchestrator.storage.layout import ANATOMY, STEPS, open_regular
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
 from orchestrator.storage.tables import anatomy_rows
-from orchestrator.storage.tables.arrow import ARROW_TYPES, axes_of, metadata_of, type_name
 from orchestrator.storage.tables.column_values import is_of_type, is_possible
 from orchestrator.storage.tables.columns import (
     ANATOMY_COLUMNS,
@@ -26,6 +24,7 @@ from orchestrator.storage.tables.columns import (
     PRESENT_TRIAL_ID,
     trial_table_columns,
 )
+from orchestrator.storage.tables.parquet import ARROW_TYPES, axes_of, metadata_of, type_name
 from orchestrator.storage.tables.trial_table import TrialTable
 from orchestrator.units import listed
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from orchestrator.analysis.compile_break_even import break_even_steps
+from orchestrator.analysis.dataset import break_even_steps
 
 AXES = {"compile": "compile", "precision": "precision"}
 

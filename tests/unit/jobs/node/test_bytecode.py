@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.node.bytecode import keep_bytecode
+from jobs.node.processes import keep_bytecode
 
 
 @pytest.fixture
