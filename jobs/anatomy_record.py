@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 PARTS: Mapping[str, str] = {
     "memory": "Device memory at the peak of a step; adds up to the peak that NVML saw (on a CPU, "
@@ -60,12 +59,3 @@ class Anatomy:
     def values(self, part: str) -> dict[str, float]:
         """Name -> value of a part's entries, in order."""
         return {entry.name: entry.value for entry in self.entries if entry.part == part}
-
-
-def anatomy_from_json(raw: Mapping[str, Any]) -> Anatomy:
-    """The inverse of ``jobs.spec.to_json``. Raises KeyError or TypeError on a foreign document."""
-    timeline = dict(raw["timeline"])
-    # JSON has no tuples: a phase comes back as a list of its name and its beginning.
-    timeline["phases"] = [(name, seconds) for name, seconds in timeline["phases"]]
-    entries = tuple(Entry(**entry) for entry in raw["entries"])
-    return Anatomy(entries=entries, timeline=Timeline(**timeline))

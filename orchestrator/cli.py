@@ -38,11 +38,12 @@ VERBS = (
 )
 """Every verb is a module of this package with a ``main`` and a ``command_line``."""
 
-EXIT_OK = 0
+EXIT_OK = os.EX_OK
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
-EXIT_BROKEN_PIPE = 141
+# A shell reports a process that a signal ended as 128 and the signal's number.
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
 STATUSES: Mapping[int, str] = {
     EXIT_OK: "done",
     EXIT_USAGE: "wrong call or configuration",

@@ -5,8 +5,8 @@ import re
 from collections.abc import Sequence
 
 KIB = 2**10
-MIB = 2**20
-GIB = 2**30
+MIB = 1024 * KIB
+GIB = 1024 * MIB
 HOUR_SECONDS = 3600
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}

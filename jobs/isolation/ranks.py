@@ -11,8 +11,8 @@ from jobs.isolation.child_handle import Child, wait_for
 from jobs.node.process_group import rank_variables
 from jobs.node.processes import standstill
 from jobs.rank_records import merged
-from jobs.record import Outcome, TrialRecord, record_from_json
-from jobs.spec import TrialSpec
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec, from_json
 
 
 class Ranks:
@@ -126,4 +126,4 @@ def _outcome(child: Child) -> Outcome | None:
 def _record(child: Child) -> TrialRecord | None:
     if not child.result.exists():
         return None
-    return record_from_json(json.loads(child.result.read_text()))
+    return from_json(TrialRecord, json.loads(child.result.read_text()))

@@ -19,6 +19,7 @@ from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.html.decisions import decisions, is_asked, offered_batches, short
 from orchestrator.reporting.html.details import anatomies, explained_pairs
 from orchestrator.reporting.plots.style import (
+    PALETTE,
     RISING,
     colours_of,
     encoded_axes,
@@ -31,7 +32,7 @@ from orchestrator.reporting.sections.headline import first_budget
 
 MAX_SIGNS = 12
 """Numbers that have a colour each; more are coloured in bands."""
-MAX_LINES = 7
+MAX_LINES = len(PALETTE) - 1
 """Lines for the fastest sets of techniques; with the baseline's there are as many as colours."""
 Shown = Mapping[str, Sequence[Configuration]]
 """Environment's id -> its configurations that a page shows."""

@@ -7,8 +7,6 @@ from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation.offers import Offer
 from orchestrator.units import HOUR_SECONDS, duration, number
 
-_JOULES_PER_KWH = 3_600_000
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workload:
@@ -22,11 +20,12 @@ class Workload:
         samples = self.samples * self.epochs
         seconds = samples / candidate.configuration.samples_per_second
         joules = OBJECTIVES["joules_per_sample"].of(candidate.configuration, None)
+        kilowatt_hours = None if joules is None else joules * samples / (1000 * HOUR_SECONDS)
         hours = candidate.configuration.gpus * seconds / HOUR_SECONDS
         return {
             "seconds": seconds,
             "price": None if price_per_hour is None else hours * price_per_hour,
-            "kilowatt_hours": None if joules is None else joules * samples / _JOULES_PER_KWH,
+            "kilowatt_hours": kilowatt_hours,
         }
 
     def describe(self, candidate: Offer, price_per_hour: float | None) -> str:
