@@ -167,7 +167,6 @@ def measured(
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """Print notes for the user on stderr, one line each."""
     for note in notes:
         print_note(note)
 
@@ -198,7 +197,6 @@ def print_nothing_there(run: Location, purpose: str, error: FileNotFoundError) -
 
 
 def print_note(note: str) -> None:
-    """Print one note on stderr."""
     print(f"note: {note}", file=sys.stderr, flush=True)
 
 
@@ -233,7 +231,6 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json``."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 

@@ -104,13 +104,11 @@ def _show(done: int, trials: int) -> None:
 
 
 def _size_text(text: str) -> str:
-    """The text of a memory size, which names its card."""
     size(text)
     return text
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     parser = cli.verb_parser(
         "predict", __doc__, "not one trial is predicted, or the table cannot be written"
     )

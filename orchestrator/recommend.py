@@ -71,7 +71,6 @@ def _gpu_forecasts(answer: Answer, options: argparse.Namespace) -> Sequence[GpuF
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     parser = cli.verb_parser(
         "recommend", __doc__, "no measured configuration meets the constraints"
     )
@@ -140,9 +139,8 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
 
 
 def _print(answer: Answer, options: argparse.Namespace, forecasts: Sequence[GpuForecast]) -> None:
-    from orchestrator.reporting.verbs.recommendation import render
+    from orchestrator.reporting.verbs.recommendation import Workload, render
     from orchestrator.reporting.verbs.recommendation_json import to_json
-    from orchestrator.reporting.verbs.workload import Workload
 
     workload = None
     if options.samples:

@@ -49,7 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     parser = cli.verb_parser("report", __doc__, "the pages cannot be written")
     cli.add_run(parser, about="a run, finished or still running")
     watch = "follow a run on this machine until its sweep ends, then write its pages"

@@ -25,7 +25,6 @@ class Ranks:
         """The rank that decides how the trial ended; None: not known, or all ended well."""
         self._shared: Path | None = None
         self.variables: list[dict[str, str]] = [{}]
-        """Each rank's variables of the environment."""
         if world_size > 1:
             self._shared = Path(tempfile.mkdtemp(prefix="ranks-", dir=folder))
             self.variables = rank_variables(world_size, self._shared)

@@ -81,7 +81,6 @@ def run(
 
 
 def _failure(error: Exception, spec: TrialSpec, phase: str) -> tuple[Outcome, str, str]:
-    """Outcome, rule and reason of an error in a phase."""
     outcome, rule, reason = errors.classify(error)
     if outcome is Outcome.FAILED:  # no known outcome
         traceback.print_exception(error)
@@ -173,7 +172,6 @@ def _prepared_device(
 def _examined(
     spec: TrialSpec, trained: Trained, values: Measurements, trackers: Sequence[Tracker]
 ) -> Measurements:
-    """``values`` with the effective configuration and what follows from several of them."""
     from jobs.trial import effective_config, upkeep_peaks
     from jobs.trial.row_isolation import check_rows_are_separate
 

@@ -29,8 +29,13 @@ from orchestrator.analysis.objectives import CACHE_HITS
 from orchestrator.labels import label
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_folder
-from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
-from orchestrator.storage.tables.trial_table import TrialTable, table_of_records
+from orchestrator.storage.tables.rows import (
+    Row,
+    TrialTable,
+    is_of_the_search,
+    recipe_of,
+    table_of_records,
+)
 
 __all__ = ["Dataset", "EnvironmentResults", "build_dataset", "dataset_of_records", "load_dataset"]
 
@@ -56,7 +61,6 @@ class Dataset:
 
     @property
     def run(self) -> RunMetadata:
-        """What was run."""
         return self.table.run
 
     @property
@@ -84,7 +88,6 @@ class Dataset:
         return label({**configuration.choices, **batch}, (*self.varying_axes, "accumulation"))
 
     def row_label(self, row: Row) -> str:
-        """A row's configuration in a few words."""
         return self.label(choices_of(row, self.axes))
 
     def environment_of(self, environment_id: str) -> EnvironmentResults | None:

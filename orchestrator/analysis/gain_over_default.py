@@ -21,9 +21,7 @@ class Gain:
     """Samples per second, divided by the default's."""
     memory_ratio: float
     is_default: bool
-    """Whether the candidate is the default itself."""
     is_same_batch: bool
-    """Whether both have the same effective batch."""
     is_within_chance: bool
     """Whether two trials of one configuration may differ as much in speed; False if not known."""
 

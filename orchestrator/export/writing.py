@@ -179,7 +179,6 @@ def export_candidate(
 def _source(
     dataset: Dataset, results: EnvironmentResults, candidate: Offer
 ) -> tuple[TrialSpec, list[str]]:
-    """The trial to train as, and what to know about it."""
     row = candidate.measured.row
     spec, is_checked = source_trial(dataset, row)
     warnings = notes(results, candidate)

@@ -261,7 +261,6 @@ def with_choices(document: Document, texts: Sequence[str]) -> Document:
 
 
 def _named(section: Any, chosen: Mapping[str, Any]) -> Any:
-    """A section of the file, with the chosen values of the axes that it names."""
     if not isinstance(section, dict):
         return section
     return {axis: chosen.get(axis, value) for axis, value in section.items()}

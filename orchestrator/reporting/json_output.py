@@ -12,7 +12,7 @@ from orchestrator.reporting.report import Report
 def to_json(report: Report) -> dict[str, Any]:
     """The run's head, then every section under its name, whole: no table is shortened."""
     dataset = report.dataset
-    document: dict[str, Any] = strict(
+    return strict(
         {
             "run": dataset.name,
             "folder": None if dataset.folder is None else str(dataset.folder),
@@ -40,7 +40,6 @@ def to_json(report: Report) -> dict[str, Any]:
             "files": list(map(str, report.files)),
         }
     )
-    return document
 
 
 def _sections(report: Report, environment: EnvironmentResults | None) -> dict[str, Any]:

@@ -54,7 +54,6 @@ def host_memory(live_tensors: Sequence[LiveTensor]) -> Iterator[Entry]:
 
 
 def bytes_by_name(live_tensors: Sequence[LiveTensor], device: str) -> Counter[str]:
-    """Name -> bytes of the tensors on a device."""
     nbytes: Counter[str] = Counter()
     for tensor in live_tensors:
         if tensor.device == device:

@@ -63,7 +63,6 @@ _Loss = Literal[
 
 
 def _sft(parameters: Mapping[str, Any]) -> Variant:
-    """The row of ``SFTTrainer`` with parameters of its configuration class."""
     arguments = {"parameters": dict(parameters)}
     return Variant(
         doc="TRL's SFTTrainer, with its chat templates, prompt masks, packing and chunked loss; "
@@ -81,7 +80,6 @@ def _sft(parameters: Mapping[str, Any]) -> Variant:
 
 
 def _dpo(parameters: Mapping[str, Any]) -> Variant:
-    """The row of ``DPOTrainer`` with parameters of its configuration class."""
     arguments = {"trainer": "dpo", "parameters": dict(parameters)}
     traits = ["trl", "preferences", OTHER_WORKLOAD]
     if parameters.get("sync_ref_model"):

@@ -81,8 +81,7 @@ def full(weight: torch.Tensor) -> torch.Tensor:
         return weight
     from bitsandbytes.functional import dequantize_4bit
 
-    values: torch.Tensor = dequantize_4bit(weight.data, state)
-    return values
+    return dequantize_4bit(weight.data, state)
 
 
 def _copies(tensors: Iterable[tuple[str, torch.Tensor]]) -> Tensors:

@@ -6,7 +6,6 @@ ranking.py        candidates in order, by an objective and constraints; ``Rankin
                   place that decides
 not_ranked.py     why a measured configuration is not ranked
 decision.py       one decision, with its runners-up and what the constraints cost
-gpu_counts.py     the best on each number of GPUs
 longest.py        the longest samples that fit
 """
 

@@ -53,7 +53,6 @@ def not_ranked(
 
 
 def _used(offers: list[Offer]) -> set[Configuration | None]:
-    """The configurations behind offers."""
     return {own for offer in offers for own in (offer.measured, offer.evidence)}
 
 

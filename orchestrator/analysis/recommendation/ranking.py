@@ -147,7 +147,6 @@ class Rankings:
 
     configurations: Sequence[Configuration]
     recipe: TrainingRecipe = PLAIN
-    """The training recipe that is ranked."""
     checks: Sequence[CapCheck] = ()
     comparisons: Sequence[PairedComparison] = ()
     _candidates: dict[int | None, list[Offer]] = field(default_factory=dict, init=False)

@@ -27,7 +27,6 @@ training_arguments
 
 @functools.cache
 def dialects() -> tuple[Dialect, ...]:
-    """All dialects."""
     return tuple(map(dialect, _TABLES.split()))
 
 

@@ -47,7 +47,6 @@ class _Encoding:
     """Value of the axis -> its colour or marker."""
 
     def sign_of(self, configuration: Configuration) -> str:
-        """The colour or the marker of a configuration."""
         return self.signs[None if self.axis is None else configuration.choices[self.axis]]
 
 

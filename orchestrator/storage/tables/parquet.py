@@ -16,7 +16,7 @@ from orchestrator.distribution import tool_version
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.tables import anatomy_rows
 from orchestrator.storage.tables.columns import ANATOMY_COLUMNS, STEP_COLUMNS
-from orchestrator.storage.tables.trial_table import TrialTable
+from orchestrator.storage.tables.rows import TrialTable
 
 ARROW_TYPES: dict[ArrowType, pa.DataType] = {
     "int64": pa.int64(),

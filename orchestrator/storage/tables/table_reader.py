@@ -16,16 +16,17 @@ from orchestrator.labels import BATCH_NAMES
 from orchestrator.storage.layout import ANATOMY, STEPS, open_regular
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
 from orchestrator.storage.tables import anatomy_rows
-from orchestrator.storage.tables.column_values import is_of_type, is_possible
 from orchestrator.storage.tables.columns import (
     ANATOMY_COLUMNS,
     BASE,
     FOLLOW_UP,
     PRESENT_TRIAL_ID,
+    is_of_type,
+    is_possible,
     trial_table_columns,
 )
 from orchestrator.storage.tables.parquet import ARROW_TYPES, axes_of, metadata_of, type_name
-from orchestrator.storage.tables.trial_table import TrialTable
+from orchestrator.storage.tables.rows import TrialTable
 from orchestrator.units import listed
 
 _MAY_BE_NULL = ("reason", "rule", "phase", "accumulation", "started_at")
