@@ -9,13 +9,14 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison, decisive_check
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.pareto import little_memory, pareto_front
-from orchestrator.analysis.recommendation.not_ranked import (
+from orchestrator.analysis.recommendation.offers import Offer, as_measured
+from orchestrator.analysis.recommendation.ranking import (
+    Constraints,
+    Rankings,
     Reason,
     best_of_other_samples,
     not_ranked,
 )
-from orchestrator.analysis.recommendation.offers import Offer, as_measured
-from orchestrator.analysis.recommendation.ranking import Constraints, Rankings
 from orchestrator.analysis.repeatability import NEARLY
 
 

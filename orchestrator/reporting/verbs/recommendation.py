@@ -8,7 +8,7 @@ from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import Alternative, Constraints, Offer, Recommendation
 from orchestrator.analysis.recommendation.decision import GpuCount
-from orchestrator.analysis.recommendation.not_ranked import Reason
+from orchestrator.analysis.recommendation.ranking import Reason
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.configurations import (
     labels_of_trials,
