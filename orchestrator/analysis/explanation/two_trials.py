@@ -1,4 +1,4 @@
-"""The explanation of two trials: finds both, checks them, and lists how they differ."""
+"""The explanation of two trials: finds and checks both, and breaks down how they differ."""
 
 import itertools
 import math
@@ -27,6 +27,14 @@ from orchestrator.analysis.profiles import anatomy_of, memory_layers
 from orchestrator.analysis.repeatability import CLOSE, NEARLY
 from orchestrator.storage.tables.rows import Row, recipe_of
 from orchestrator.units import listed
+
+REST = "not broken down"
+"""The part that no instrument attributes to anything."""
+
+Rows = tuple[Row, Row]
+"""The two trials' rows, before and after."""
+Anatomies = tuple[Anatomy, Anatomy] | None
+"""The two trials' anatomies at their own speed; None unless both were profiled."""
 
 
 def _differ(before: Any, after: Any) -> bool:
@@ -184,15 +192,6 @@ def _differences(
         before, after = (row.get(column) for row in rows)
         if is_shown(before, after):
             yield Difference(name=name, before=before, after=after)
-
-
-REST = "not broken down"
-"""The part that no instrument attributes to anything."""
-
-Rows = tuple[Row, Row]
-"""The two trials' rows, before and after."""
-Anatomies = tuple[Anatomy, Anatomy] | None
-"""The two trials' anatomies at their own speed; None unless both were profiled."""
 
 
 def time_breakdown(rows: Rows, anatomies: Anatomies) -> Breakdown:
