@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from operator import attrgetter
 
 from jobs.techniques import BATCH_AXES
 from orchestrator.analysis.configuration import Configuration
@@ -47,7 +48,8 @@ class Defaults:
             exactly = [own for own in self._configurations if own.choices == self._baseline]
             elsewhere = map(as_measured, exactly[:1] or self._configurations)
             listed = measured or at_batch or elsewhere
-            self._by_batch[batch] = max(listed, key=_speed, default=None)
+            speed = attrgetter("configuration.samples_per_second")
+            self._by_batch[batch] = max(listed, key=speed, default=None)
         default = self._by_batch[batch]
         if default is None:
             return None
@@ -69,7 +71,3 @@ def has_default_techniques(results: EnvironmentResults, configuration: Configura
     """Whether a configuration differs from the baseline in its batch alone."""
     choices = configuration.choices.items()
     return all(own == results.baseline[axis] for axis, own in choices if axis not in BATCH_AXES)
-
-
-def _speed(offer: Offer) -> float:
-    return offer.configuration.samples_per_second

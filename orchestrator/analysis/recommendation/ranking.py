@@ -282,8 +282,4 @@ def best_of_other_samples(rankings: Rankings, constraints: Constraints) -> tuple
         offers = [offer for offer in found if offer is not None]
         if offers:
             picks.append(max(offers, key=constraints.score))
-    return tuple(sorted(picks, key=_tokens_per_second, reverse=True))
-
-
-def _tokens_per_second(offer: Offer) -> float:
-    return offer.configuration.real_tokens_per_second or 0.0
+    return tuple(sorted(picks, key=lambda own: -(own.configuration.real_tokens_per_second or 0.0)))
