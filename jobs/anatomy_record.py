@@ -1,4 +1,4 @@
-"""The anatomy of a trial as plain data: named figures, and memory over one step."""
+"""The anatomy of a trial as plain data: kinds of memory, named figures, memory over one step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -31,7 +31,7 @@ class Entry:
     name: str
     value: float
     unit: str
-    kind: str = ""  # the kind in ``jobs.anatomy.memory.kinds`` that predictions count it under
+    kind: str = ""  # the kind in ``jobs.anatomy_record`` that predictions count it under
     expected: float | None = None  # what the rule of thumb says, in the same unit
     rule: str = ""  # the rule, formula or source
     held: bool | None = None  # whether the rule held
@@ -59,3 +59,38 @@ class Anatomy:
     def values(self, part: str) -> dict[str, float]:
         """Name -> value of a part's entries, in order."""
         return {entry.name: entry.value for entry in self.entries if entry.part == part}
+
+
+KINDS: Mapping[str, str] = {
+    "weights": "Parameters and buffers",
+    "gradients": "One for each trained parameter",
+    "optimizer states": "What the optimizer keeps for each parameter",
+    "saved activations": "Kept by the forward pass for the backward pass",
+    "recomputed activations": "Computed again in the backward pass under checkpointing",
+    "autocast copies of weights": "16-bit copies of 32-bit parameters",
+    "inputs": "The batch",
+    "logits": "The scores of all classes or tokens, and what the loss makes of them",
+    "temporary buffers": "Intermediate results of operators",
+    "kernel workspaces": "Scratch memory of single kernels while they run",
+    "library workspaces": "Scratch memory that cuBLAS keeps once it has allocated it",
+    "ZeRO buffers": "DeepSpeed's flat partitions and buckets",
+    "gathered parameters": "Whole parameters whose parts several GPUs keep",
+    "communication buffers": "Gradients on their way between GPUs",
+}
+"""Kind of memory -> meaning. A measurement counts kernel workspaces as temporary buffers, and
+logits as these or as saved activations."""
+
+OTHER = "other"
+"""Memory that was allocated before the profiled step, for a purpose that is not known."""
+
+_PART_OF = {
+    "LoRA adapters": "weights",
+    "reference model": "weights",
+    "32-bit master weights": "optimizer states",
+}
+"""Name with an entry of its own in the anatomy -> the kind of memory that it belongs to."""
+
+
+def kind_of(name: str) -> str:
+    """The kind of memory that a name belongs to."""
+    return _PART_OF.get(name, name)

@@ -86,7 +86,7 @@ def _predict(
 
 def _tune(config: SweepConfig, options: argparse.Namespace, prices: Mapping[str, Price]) -> int:
     """Forecast what ``tune`` would find, and print it. Returns the exit status."""
-    from orchestrator.api.tune_forecast import tune_forecast
+    from orchestrator.api.forecasts import tune_forecast
 
     forecast = tune_forecast(config, options.gpu, options.memory, prices, _show)
     if options.json:

@@ -14,7 +14,7 @@ from orchestrator.analysis.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     from orchestrator.api import Answer, Run
-    from orchestrator.api.gpu_forecast import GpuForecast
+    from orchestrator.api.forecasts import GpuForecast
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,7 +65,7 @@ def _gpu_forecasts(answer: Answer, options: argparse.Namespace) -> Sequence[GpuF
     measured = [own.gpus for own in answer.recommendation.gpu_counts]
     if options.gpus is None or options.gpus in measured or answer.best is None:
         return ()
-    from orchestrator.api.gpu_forecast import gpu_forecasts
+    from orchestrator.api.forecasts import gpu_forecasts
 
     return gpu_forecasts(answer.run.dataset, answer.best, options.gpus, options.memory)
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 import transformers
 
-from jobs.loss_scaling import LossScaling
+from jobs.gradient_check import LossScaling
 
 _SAME_VALUE = frozenset(
     {

@@ -15,8 +15,8 @@ from jobs.record import SCHEMA_VERSION, ArrowType, TrialRecord
 from jobs.spec import from_json
 from orchestrator.storage.layout import read_regular, record_files
 from orchestrator.storage.run_metadata import UnreadableRunError
-from orchestrator.storage.tables.anatomy_rows import is_sound
 from orchestrator.storage.tables.columns import is_integer, is_number, is_of_type, is_possible
+from orchestrator.storage.tables.rows import is_sound
 from orchestrator.units import count, listed
 
 _DAMAGE = (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError)

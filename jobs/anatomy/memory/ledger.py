@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jobs.anatomy.memory.kinds import kind_of
 from jobs.anatomy.memory.live_tensors import LiveTensor
 from jobs.anatomy.memory.timeline import StepMemory
-from jobs.anatomy_record import Entry
+from jobs.anatomy_record import Entry, kind_of
 
 RESIDUAL = "residual"
 

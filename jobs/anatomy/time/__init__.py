@@ -2,5 +2,4 @@
 
 operations.py   by kind of operation, in the three groups of the Hugging Face guide
 phases.py       by what the loop did: compute, data wait, launch-bound idle, logging
-efficiency.py   floating-point operations of a step, and the MFU
 """

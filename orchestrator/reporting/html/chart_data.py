@@ -16,8 +16,14 @@ from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
 from orchestrator.labels import BATCH_NAMES, label
 from orchestrator.reporting.configurations import losses, memory_meaning, recipe_name
 from orchestrator.reporting.flags import with_heading
-from orchestrator.reporting.html.decisions import decisions, is_asked, offered_batches, short
-from orchestrator.reporting.html.details import anatomies, explained_pairs
+from orchestrator.reporting.html.decisions import (
+    anatomies,
+    decisions,
+    explained_pairs,
+    is_asked,
+    offered_batches,
+    short,
+)
 from orchestrator.reporting.plots.style import (
     PALETTE,
     RISING,

@@ -4,5 +4,4 @@ columns.py        the columns of every table, from columns.yaml
 rows.py           makes rows of records
 parquet.py        writes the tables
 table_reader.py   reads and checks them
-anatomy_rows.py   profiles as rows, and back
 """

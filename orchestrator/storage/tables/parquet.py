@@ -14,9 +14,8 @@ import pyarrow.parquet as pq
 from jobs.record import SCHEMA_VERSION, ArrowType, Column, TrialRecord
 from orchestrator.distribution import tool_version
 from orchestrator.storage.layout import written_beside
-from orchestrator.storage.tables import anatomy_rows
 from orchestrator.storage.tables.columns import ANATOMY_COLUMNS, STEP_COLUMNS
-from orchestrator.storage.tables.rows import TrialTable
+from orchestrator.storage.tables.rows import TrialTable, anatomy_rows
 
 ARROW_TYPES: dict[ArrowType, pa.DataType] = {
     "int64": pa.int64(),
@@ -111,7 +110,7 @@ def _step_rows(record: TrialRecord) -> Iterator[dict[str, Any]]:
 def anatomy_table(records: Sequence[TrialRecord]) -> pa.Table:
     """The anatomies of all profiled trials, one row for every figure."""
     profiled = ((record.trial_id, record.anatomy) for record in records if record.anatomy)
-    rows = [row for profile in profiled for row in anatomy_rows.rows_of(*profile)]
+    rows = [row for profile in profiled for row in anatomy_rows(*profile)]
     return build_table(ANATOMY_COLUMNS, rows, tool_metadata())
 
 

@@ -15,7 +15,6 @@ from jobs.record import SCHEMA_VERSION, Column, Outcome
 from orchestrator.labels import BATCH_NAMES
 from orchestrator.storage.layout import ANATOMY, STEPS, open_regular
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
-from orchestrator.storage.tables import anatomy_rows
 from orchestrator.storage.tables.columns import (
     ANATOMY_COLUMNS,
     BASE,
@@ -26,7 +25,7 @@ from orchestrator.storage.tables.columns import (
     trial_table_columns,
 )
 from orchestrator.storage.tables.parquet import ARROW_TYPES, axes_of, metadata_of, type_name
-from orchestrator.storage.tables.rows import TrialTable
+from orchestrator.storage.tables.rows import TrialTable, anatomy_of
 from orchestrator.units import listed
 
 _MAY_BE_NULL = ("reason", "rule", "phase", "accumulation", "started_at")
@@ -155,7 +154,7 @@ def read_anatomies(run_folder: Path) -> dict[str, Anatomy]:
     for row in table.to_pylist():
         rows_by_trial.setdefault(row["trial_id"], []).append(row)
     try:
-        return {trial: anatomy_rows.anatomy_of(rows) for trial, rows in rows_by_trial.items()}
+        return {trial: anatomy_of(rows) for trial, rows in rows_by_trial.items()}
     except (TypeError, ValueError) as error:
         raise _unreadable(path, error) from None
 
