@@ -26,7 +26,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from orchestrator.storage.remote import RemoteError
     from orchestrator.storage.run_folder import RunFolderError
     from orchestrator.storage.run_metadata import UnreadableRunError
-    from orchestrator.storage.user_files import FewerRowsError
+    from orchestrator.storage.tables.table_reader import FewerRowsError
 
     try:
         if isinstance(options.run, Uri):

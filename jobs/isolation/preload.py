@@ -14,7 +14,7 @@ from jobs.node import nvml
 
 _MODULES = """
     torch torch.profiler numpy datasets transformers transformers.trainer accelerate peft
-    bitsandbytes deepspeed jobs.trial.run jobs.trackers.operators
+    bitsandbytes deepspeed jobs.trial.run jobs.trackers.sources.dispatch_mode
     jobs.trial.effective_config jobs.anatomy.profile jobs.trial.models jobs.trial.data
     jobs.loops.trainer jobs.loops.accelerate jobs.loops.deepspeed
 """

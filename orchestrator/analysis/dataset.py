@@ -29,13 +29,8 @@ from orchestrator.analysis.objectives import CACHE_HITS
 from orchestrator.labels import label
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_folder
-from orchestrator.storage.tables.rows import (
-    Row,
-    TrialTable,
-    is_of_the_search,
-    recipe_of,
-    table_of_records,
-)
+from orchestrator.storage.tables.rows import Row, is_of_the_search, recipe_of
+from orchestrator.storage.tables.trial_table import TrialTable, table_of_records
 
 __all__ = ["Dataset", "EnvironmentResults", "build_dataset", "dataset_of_records", "load_dataset"]
 

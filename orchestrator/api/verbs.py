@@ -212,7 +212,7 @@ def republished(folder: Path, *, allow_fewer_rows: bool) -> Report:
     """As ``report``, for a folder. Returns the report."""
     from orchestrator.reporting.publish import publish
     from orchestrator.storage.run_folder import RunFolder
-    from orchestrator.storage.user_files import FewerRowsError
+    from orchestrator.storage.tables.table_reader import FewerRowsError
 
     try:
         return publish(folder, keeps_rows=True)

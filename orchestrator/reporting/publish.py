@@ -21,7 +21,7 @@ from orchestrator.storage import layout
 from orchestrator.storage.run_reader import RunContents, read_run_folder
 from orchestrator.storage.tables import parquet
 from orchestrator.storage.tables.columns import FRONTIER_COLUMNS
-from orchestrator.storage.user_files import refuse_fewer_rows
+from orchestrator.storage.tables.table_reader import refuse_fewer_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from jobs.spec import from_json
 from orchestrator.storage.layout import read_regular, record_files
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.tables.columns import is_integer, is_number, is_of_type, is_possible
-from orchestrator.storage.tables.rows import is_sound
+from orchestrator.storage.tables.trial_table import is_sound
 from orchestrator.units import count, listed
 
 _DAMAGE = (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError)

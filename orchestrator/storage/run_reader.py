@@ -10,12 +10,12 @@ from jobs.record import TrialRecord
 from orchestrator.storage.layout import TRIALS
 from orchestrator.storage.record_reader import find_records
 from orchestrator.storage.run_metadata import UnreadableRunError, read_run
-from orchestrator.storage.tables.rows import TrialTable, table_of_records
 from orchestrator.storage.tables.table_reader import (
     losses_in_steps_file,
     read_anatomies,
     read_trials_file,
 )
+from orchestrator.storage.tables.trial_table import TrialTable, table_of_records
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

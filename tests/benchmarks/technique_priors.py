@@ -28,8 +28,9 @@ from orchestrator.search.model.effects import technique_priors, unrecorded
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.effects.unrecorded import Effect
 from orchestrator.storage.layout import TRIALS
-from orchestrator.storage.tables.rows import Row, TrialTable, is_of_the_search
+from orchestrator.storage.tables.rows import Row, is_of_the_search
 from orchestrator.storage.tables.table_reader import read_trials_file
+from orchestrator.storage.tables.trial_table import TrialTable
 from tests.benchmarks.recorded.runs import folders_below
 
 RESULTS = Path(__file__).parents[2] / "docs" / "results"

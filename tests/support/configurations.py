@@ -7,7 +7,7 @@ from jobs.record import TrialRecord
 from jobs.spec import Choice, TrainingRecipe
 from orchestrator.analysis.configuration import Configuration, configurations
 from orchestrator.analysis.repeatability import UNKNOWN_ERROR, SpeedError
-from orchestrator.storage.tables.rows import table_of_records
+from orchestrator.storage.tables.trial_table import table_of_records
 from tests.support.records import COLUMNS
 
 

@@ -6,7 +6,7 @@ from orchestrator.analysis.dataset import build_dataset
 from orchestrator.reporting.report import Report
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.tables.columns import trial_table_columns
-from orchestrator.storage.tables.rows import TrialTable
+from orchestrator.storage.tables.trial_table import TrialTable
 from orchestrator.units import GIB, MIB
 
 

@@ -15,7 +15,7 @@ from jobs.record import SCHEMA_VERSION, ArrowType, Column, TrialRecord
 from orchestrator.distribution import tool_version
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.tables.columns import ANATOMY_COLUMNS, STEP_COLUMNS
-from orchestrator.storage.tables.rows import TrialTable, anatomy_rows
+from orchestrator.storage.tables.trial_table import TrialTable, anatomy_rows
 
 ARROW_TYPES: dict[ArrowType, pa.DataType] = {
     "int64": pa.int64(),

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 from jobs.anatomy_record import Anatomy
 from jobs.flags import unknown_kinds
 from jobs.record import SCHEMA_VERSION, Column, Outcome
-from orchestrator.labels import BATCH_NAMES
-from orchestrator.storage.layout import ANATOMY, STEPS, open_regular
+from orchestrator.labels import BATCH_NAMES, option
+from orchestrator.storage.layout import ANATOMY, RECORDS, STEPS, SUPERSEDED, TRIALS, open_regular
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
 from orchestrator.storage.tables.columns import (
     ANATOMY_COLUMNS,
@@ -25,8 +25,8 @@ from orchestrator.storage.tables.columns import (
     trial_table_columns,
 )
 from orchestrator.storage.tables.parquet import ARROW_TYPES, axes_of, metadata_of, type_name
-from orchestrator.storage.tables.rows import TrialTable, anatomy_of
-from orchestrator.units import listed
+from orchestrator.storage.tables.trial_table import TrialTable, anatomy_of
+from orchestrator.units import count, listed
 
 _MAY_BE_NULL = ("reason", "rule", "phase", "accumulation", "started_at")
 """Columns of ``BASE`` in which a row may have no value."""
@@ -177,3 +177,28 @@ def _unreadable(path: Path, error: Exception) -> UnreadableRunError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     first, *_ = reason.splitlines() or [type(error).__name__]
     return UnreadableRunError(f"{path} is damaged or no table of this program ({first})")
+
+
+class FewerRowsError(RuntimeError):
+    """A table would lose rows. The message says which ones, and what to do."""
+
+
+def refuse_fewer_rows(
+    run_folder: Path, trial_ids: Collection[str], unreadable: Sequence[str]
+) -> None:
+    """Raise FewerRowsError if ``trials.parquet`` has rows of trials that are not in ``trial_ids``,
+    and whose records no sweep has moved aside. ``unreadable`` are sentences for the message, about
+    records that cannot be read."""
+    path = run_folder / TRIALS
+    # The file of a second record of the same trial ends in a hyphen and a number.
+    aside = (run_folder / SUPERSEDED).glob(f"*/{RECORDS}/*.json")
+    superseded = {record.stem.partition("-")[0] for record in aside}
+    lost = sorted(trial_ids_in_file(path) - set(trial_ids) - superseded)
+    if not lost:
+        return
+    reason = "; ".join(unreadable) or "their records are not in the folder"
+    raise FewerRowsError(
+        f"{path} has {count(len(lost), 'row')} that would be lost ({listed(lost, 6)}): {reason}. "
+        f"Nothing was written; {option('allow-fewer-rows')} moves today's tables to {SUPERSEDED}/ "
+        "and writes smaller ones"
+    )

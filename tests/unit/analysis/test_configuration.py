@@ -2,7 +2,7 @@
 
 from jobs.flags import Flag, FlagKind
 from orchestrator.analysis.configuration import memory_column
-from orchestrator.storage.tables.rows import table_of_records
+from orchestrator.storage.tables.trial_table import table_of_records
 from orchestrator.units import MIB
 from tests.support.configurations import measured
 from tests.support.records import COLUMNS, H200, make_record

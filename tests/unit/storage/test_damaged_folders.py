@@ -18,7 +18,7 @@ from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.run_reader import anatomies_of
 from orchestrator.storage.tables import parquet
-from orchestrator.storage.tables.rows import table_of_records
+from orchestrator.storage.tables.trial_table import table_of_records
 from tests.support.damages import WHOLE, damaged, overwritten, torn
 
 Main = Callable[[Sequence[str]], int]

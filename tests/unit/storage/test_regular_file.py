@@ -11,8 +11,8 @@ from orchestrator.storage.record_reader import find_records
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from orchestrator.storage.run_metadata import UnreadableRunError, read_run
 from orchestrator.storage.tables import parquet
-from orchestrator.storage.tables.rows import table_of_records
 from orchestrator.storage.tables.table_reader import read_steps, read_trials_file
+from orchestrator.storage.tables.trial_table import table_of_records
 from tests.support.damages import WHOLE
 
 IN_PLACE: Mapping[str, tuple[Callable[[Path], object], str]] = {

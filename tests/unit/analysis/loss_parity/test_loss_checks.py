@@ -15,7 +15,7 @@ from orchestrator.analysis.dataset import build_dataset, dataset_of_records, loa
 from orchestrator.analysis.loss_parity.loss_checks import LossCheck, loss_checks
 from orchestrator.analysis.loss_parity.windows import CheckState, LossWindow, state_of
 from orchestrator.storage.run_metadata import RunMetadata
-from orchestrator.storage.tables.rows import table_of_records
+from orchestrator.storage.tables.trial_table import table_of_records
 from tests.support.recorded_runs import RECORDED
 from tests.support.records import COLUMNS, make_record
 
