@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator import cli
-from orchestrator.argument_types import count, size
+from orchestrator.argument_types import count, sizes
 from orchestrator.running.options import VerbOptions
 
 if TYPE_CHECKING:
@@ -103,9 +103,10 @@ def _show(done: int, trials: int) -> None:
         print(f"\r{done} of {trials} trials predicted", end=end, file=sys.stderr, flush=True)
 
 
-def _size_text(text: str) -> str:
-    size(text)
-    return text
+def _size_texts(text: str) -> list[str]:
+    """The texts of memory sizes, which name their cards."""
+    sizes(text)
+    return text.split(",")
 
 
 def command_line() -> argparse.ArgumentParser:
@@ -117,9 +118,14 @@ def command_line() -> argparse.ArgumentParser:
         "only for this card, such as t4 or rtx_4090, or a file of doctor --calibrate; default: all"
     )
     parser.add_argument("--gpu", help=gpu)
-    memory = "also for a card of this memory, such as 12GiB; once for each size"
+    memory = "also for cards of this memory, one size or several"
     parser.add_argument(
-        "--memory", type=_size_text, action="append", default=[], metavar="SIZE", help=memory
+        "--memory",
+        type=_size_texts,
+        action="extend",
+        default=[],
+        metavar="12GiB,24GiB",
+        help=memory,
     )
     gpus = "GPUs of one node for each trial (default: resources.gpus_per_trial)"
     parser.add_argument("--gpus", type=count, metavar="N", help=gpus)
