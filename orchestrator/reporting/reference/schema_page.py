@@ -16,7 +16,7 @@ from orchestrator.reporting.reference import rendered
 from orchestrator.reporting.verbs.tune_result import ResultConfiguration, TuneResult, TuneResults
 from orchestrator.storage.search_summary import BudgetResult
 from orchestrator.storage.tables import columns
-from orchestrator.storage.tables.anatomy_rows import PARTS
+from orchestrator.storage.tables.trial_table import PARTS
 
 PURPOSES: Mapping[Purpose, str] = {
     Purpose.SEARCH: "A trial of the search. Only these are ranked.",

@@ -10,7 +10,7 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.recommendation import Offer
 from orchestrator.analysis.repeatability import difference_error
-from orchestrator.analysis.way import labelled_way
+from orchestrator.analysis.technique_effects import labelled_way
 from orchestrator.labels import changed_label
 from orchestrator.planning.tune_space.policy import USUAL
 from orchestrator.planning.tune_space.values import usual_value

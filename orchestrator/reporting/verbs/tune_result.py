@@ -20,8 +20,7 @@ from orchestrator.reporting.configurations import memory_meaning
 from orchestrator.reporting.verbs.recommendation import RecommendationText
 from orchestrator.reporting.verbs.recommendation_json import to_json as recommendation_json
 from orchestrator.reporting.verbs.tune_advance import Advance, advance
-from orchestrator.storage.layout import RESULT
-from orchestrator.storage.regular_file import read_regular
+from orchestrator.storage.layout import RESULT, read_regular
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.search_summary import BudgetResult
 from orchestrator.units import memory, number

@@ -57,14 +57,16 @@ class _Traced:
 
 def ragged_qlora(seed: int) -> tuple[Table, Mapping[str, float], Mapping[str, float]]:
     """One draw of the grid, the traced bytes of its eager trials, and the forecast seconds of their
-    steps. The same seed is the same."""
+    samples. The same seed is the same."""
     records, memory, seconds = {}, {}, {}
     for choices in _combinations():
         record = _record(choices, seed)
         records[record.trial_id] = record
         if choices["compile"] == "none":
-            figures = _traced()[_key(choices)].at(record.spec.micro_batch)
-            memory[record.trial_id], seconds[record.trial_id], _ = figures
+            size = record.spec.micro_batch
+            memory[record.trial_id], gpu, host = _traced()[_key(choices)].at(size)
+            gpu *= _positions(choices, size) / _TRACED_TOKENS
+            seconds[record.trial_id] = max(gpu, host) / size
     return records, memory, seconds
 
 
@@ -92,7 +94,7 @@ def _record(choices: Mapping[str, Choice], seed: int) -> TrialRecord:
     )
     memory, gpu, host = _traced()[_key(choices)].at(spec.micro_batch)
     memory *= drawn_factor(seed, 0.02, "memory")
-    positions = _longest_of(spec.micro_batch) + (32 if is_padded else 0)
+    positions = _positions(choices, spec.micro_batch)
     gpu *= positions / _TRACED_TOKENS * drawn_factor(seed, _FORECAST_DEVIATION, "gpu")
     host *= drawn_factor(seed, _FORECAST_DEVIATION, "host")
     for axis, value in choices.items():
@@ -114,6 +116,11 @@ def _record(choices: Mapping[str, Choice], seed: int) -> TrialRecord:
         slot_seconds=besides + steps * step if fits else besides,
         host_bound_share=float(host > gpu),
     )
+
+
+def _positions(choices: Mapping[str, Choice], rows: int) -> float:
+    """Of a usual row; padding to a multiple of 64 adds half of it in the mean."""
+    return _longest_of(rows) + (32 if choices["batching"] == "pad_to_64" else 0)
 
 
 def _key(choices: Mapping[str, Choice]) -> tuple[Choice, ...]:
