@@ -31,7 +31,7 @@ from jobs.node import nvml
 from jobs.steady_state import GPU_BOUND
 
 _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
-"""Dtype of the matrix products -> their precision in ``efficiency.PEAKS``."""
+"""Dtype of the matrix products -> their precision in ``operations.PEAKS``."""
 
 
 def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
