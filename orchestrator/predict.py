@@ -72,7 +72,7 @@ def _predict(
     else:
         predictions = predicted(config, trials, options.gpu, _show)
     if options.output is not None:
-        from orchestrator.storage.tables.predictions import write_predictions
+        from orchestrator.storage.tables.parquet import write_predictions
 
         write_predictions(predictions.rows, options.output, gpu=predictions.gpu)
     if options.json:
@@ -86,7 +86,7 @@ def _predict(
 
 def _tune(config: SweepConfig, options: argparse.Namespace, prices: Mapping[str, Price]) -> int:
     """Forecast what ``tune`` would find, and print it. Returns the exit status."""
-    from orchestrator.api.tune_forecast import tune_forecast
+    from orchestrator.api.forecasts import tune_forecast
 
     forecast = tune_forecast(config, options.gpu, options.memory, prices, _show)
     if options.json:
@@ -110,7 +110,6 @@ def _size_texts(text: str) -> list[str]:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     parser = cli.verb_parser(
         "predict", __doc__, "not one trial is predicted, or the table cannot be written"
     )

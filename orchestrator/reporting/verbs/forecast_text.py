@@ -10,7 +10,7 @@ from orchestrator.reporting.verbs.prediction import time_row, time_words
 from orchestrator.units import HOUR_SECONDS, memory, number
 
 if TYPE_CHECKING:
-    from orchestrator.api.tune_forecast import CardForecast, TuneForecast
+    from orchestrator.api.forecasts import CardForecast, TuneForecast
 
 _SHOWN = 3
 _SAMPLES = 1_000_000

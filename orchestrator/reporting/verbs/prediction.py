@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from jobs.anatomy.memory.kinds import KINDS
+from jobs.anatomy_record import KINDS
 from orchestrator.labels import label
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB, number

@@ -29,7 +29,7 @@ from scipy import optimize, special
 
 from jobs.flags import SHARED, flags_of, has_any
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.analysis.objectives import row_joules_per_sample
+from orchestrator.analysis.objectives import joules_per_sample
 from orchestrator.analysis.repeatability import (
     BETWEEN_TRIALS,
     Pace,
@@ -146,7 +146,7 @@ def _pair(
 
 
 def _log_energy_ratio(first: Row, second: Row) -> float | None:
-    earlier, later = row_joules_per_sample(first), row_joules_per_sample(second)
+    earlier, later = joules_per_sample(first), joules_per_sample(second)
     return math.log(later / earlier) if earlier and later else None
 
 
