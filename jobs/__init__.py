@@ -22,7 +22,6 @@ flags.py            warnings about a row
 infrastructure.py   failures of the machine, which say nothing about a trial
 steady_state.py     when a training runs steadily, and when its mean step is known well enough
 ragged_steps.py     which steps stand for an epoch of rows of unequal length
-loss_scaling.py     whether an accumulated training has the loss of one without accumulation
 tasks.py            what each task means to transformers
 permissions.py      what a trial may name, wherever its spec comes from
 data_files.py       the files of a dataset on disk

@@ -1,8 +1,7 @@
-"""The anatomy of a trial as plain data: named figures, and memory over one step."""
+"""The anatomy of a trial as plain data: kinds of memory, named figures, memory over one step."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 PARTS: Mapping[str, str] = {
     "memory": "Device memory at the peak of a step; adds up to the peak that NVML saw (on a CPU, "
@@ -32,7 +31,7 @@ class Entry:
     name: str
     value: float
     unit: str
-    kind: str = ""  # the kind in ``jobs.anatomy.memory.kinds`` that predictions count it under
+    kind: str = ""  # the kind in ``jobs.anatomy_record`` that predictions count it under
     expected: float | None = None  # what the rule of thumb says, in the same unit
     rule: str = ""  # the rule, formula or source
     held: bool | None = None  # whether the rule held
@@ -62,10 +61,36 @@ class Anatomy:
         return {entry.name: entry.value for entry in self.entries if entry.part == part}
 
 
-def anatomy_from_json(raw: Mapping[str, Any]) -> Anatomy:
-    """The inverse of ``jobs.spec.to_json``. Raises KeyError or TypeError on a foreign document."""
-    timeline = dict(raw["timeline"])
-    # JSON has no tuples: a phase comes back as a list of its name and its beginning.
-    timeline["phases"] = [(name, seconds) for name, seconds in timeline["phases"]]
-    entries = tuple(Entry(**entry) for entry in raw["entries"])
-    return Anatomy(entries=entries, timeline=Timeline(**timeline))
+KINDS: Mapping[str, str] = {
+    "weights": "Parameters and buffers",
+    "gradients": "One for each trained parameter",
+    "optimizer states": "What the optimizer keeps for each parameter",
+    "saved activations": "Kept by the forward pass for the backward pass",
+    "recomputed activations": "Computed again in the backward pass under checkpointing",
+    "autocast copies of weights": "16-bit copies of 32-bit parameters",
+    "inputs": "The batch",
+    "logits": "The scores of all classes or tokens, and what the loss makes of them",
+    "temporary buffers": "Intermediate results of operators",
+    "kernel workspaces": "Scratch memory of single kernels while they run",
+    "library workspaces": "Scratch memory that cuBLAS keeps once it has allocated it",
+    "ZeRO buffers": "DeepSpeed's flat partitions and buckets",
+    "gathered parameters": "Whole parameters whose parts several GPUs keep",
+    "communication buffers": "Gradients on their way between GPUs",
+}
+"""Kind of memory -> meaning. A measurement counts kernel workspaces as temporary buffers, and
+logits as these or as saved activations."""
+
+OTHER = "other"
+"""Memory that was allocated before the profiled step, for a purpose that is not known."""
+
+_PART_OF = {
+    "LoRA adapters": "weights",
+    "reference model": "weights",
+    "32-bit master weights": "optimizer states",
+}
+"""Name with an entry of its own in the anatomy -> the kind of memory that it belongs to."""
+
+
+def kind_of(name: str) -> str:
+    """The kind of memory that a name belongs to."""
+    return _PART_OF.get(name, name)

@@ -70,11 +70,12 @@ class RaggedSteps:
         self._others = OTHERS if self.distinct else 0
         self.warmup_steps: int = max(warmup_steps, self._others + self.distinct)
         # These are set by ``rows``; the columns are those of ``_work``.
-        self._mean_step = np.ones(4)
+        self.mean_step = np.ones(4)
+        """Of an epoch: widths of its rows, their squares, positions and tokens, shape (4,)."""
         self._measured = np.ones((1, 4))
         self._new_shapes: list[int] = []
         """In each step of the first turn."""
-        self._new_shapes_of_mean_step = 0.0
+        self.new_shapes_of_mean_step = 0.0
         self.padding_share = 0.0
         """The share of positions that are padding in the epoch's batches."""
 
@@ -105,9 +106,10 @@ class RaggedSteps:
         if not len(steps):
             return list(epoch)
         work = self._work(steps)
-        self._mean_step = work.mean(axis=0)
-        *_, positions, tokens = self._mean_step
+        self.mean_step = work.mean(axis=0)
+        *_, positions, tokens = self.mean_step
         self.padding_share = float(1 - tokens / positions)
+        self.new_shapes_of_mean_step = _distinct(self._shapes(self._columns[:, steps])) / len(steps)
         if not self.distinct:
             return list(epoch)
         return steps[self._chosen(self._columns[:, steps], work)].ravel().tolist()
@@ -118,9 +120,8 @@ class RaggedSteps:
         others = _from_outside_in(_quantiles(by_length, self._others))
         turn = _from_outside_in(_quantiles(by_length, self.distinct))
         self._measured = work[turn]
-        # New shapes of the epoch's mean step, and of each step of the first turn after the others.
+        # New shapes of each step of the first turn after the others.
         shapes = self._shapes(lengths)
-        self._new_shapes_of_mean_step = _distinct(shapes) / shapes.shape[1]
         met = [_distinct(shapes[:, [*others, *turn[:end]]]) for end in range(len(turn) + 1)]
         self._new_shapes = np.diff(met).tolist()
         turns = math.ceil((self.warmup_steps + (self._counted_steps or 0)) / len(turn))
@@ -136,7 +137,7 @@ class RaggedSteps:
         work = self._work_of(first, len(measured))
         terms = 2 if self.distinct > 3 else 1
         # The mean step has one of each: the constant, and work relative to its own.
-        relative = work[:, :terms] / self._mean_step[:terms]
+        relative = work[:, :terms] / self.mean_step[:terms]
         known = np.column_stack([np.ones(len(relative)), relative])
         shares = _positive_fit(known / measured[:, None])
         expected = float(shares.sum())
@@ -163,14 +164,14 @@ class RaggedSteps:
         # As for steps: the prior has one degree of freedom.
         variance = ((NEW_SHAPE_SPREAD * price) ** 2 + deviations) / len(each)
         half_width = student_t95(len(each)) * math.sqrt(variance / len(each))
-        return price * self._new_shapes_of_mean_step, half_width * self._new_shapes_of_mean_step
+        return price * self.new_shapes_of_mean_step, half_width * self.new_shapes_of_mean_step
 
     def expected_tokens(self, first: int, count: int) -> tuple[float, float]:
         """Positions and tokens of the mean step, each relative to those of ``count`` steps."""
         if not self.distinct:
             return 1.0, 1.0
         work = self._work_of(first, count)
-        *_, positions, tokens = self._mean_step / work.mean(axis=0)
+        *_, positions, tokens = self.mean_step / work.mean(axis=0)
         return float(positions), float(tokens)
 
     def _work_of(self, first: int, count: int) -> np.ndarray:

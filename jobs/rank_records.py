@@ -6,7 +6,7 @@ from statistics import fmean
 from typing import Any
 
 from jobs.flags import flag_columns
-from jobs.node.links import link_of
+from jobs.node.nvml import link_of
 from jobs.record import Column, TrialRecord
 
 _PEAKS = ("peak_allocated_bytes", "peak_reserved_bytes", "device_peak_bytes")

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
 
-from jobs.anatomy_record import Anatomy, anatomy_from_json
+from jobs.anatomy_record import Anatomy
 from jobs.flags import Flag, flags_of
-from jobs.spec import TrialSpec, from_json
+from jobs.spec import TrialSpec
 
 SCHEMA_VERSION = 2
 """Version of records, tables and run.json."""
@@ -145,18 +145,6 @@ def skipped(spec: TrialSpec, rule: str, reason: str) -> TrialRecord:
 def unsupported(spec: TrialSpec, rule: str, reason: str) -> TrialRecord:
     """The record of a trial that cannot run: a rule forbids it, or the node lacks something."""
     return TrialRecord(spec=spec, outcome=Outcome.UNSUPPORTED, rule=rule, reason=reason)
-
-
-def record_from_json(raw: Mapping[str, Any]) -> TrialRecord:
-    """The inverse of ``to_json``. Raises KeyError, TypeError or ValueError for foreign values."""
-    parsed = {
-        "spec": from_json(TrialSpec, raw["spec"]),
-        "outcome": Outcome(raw["outcome"]),
-        "provenance": Provenance(**raw["provenance"]),
-    }
-    if raw.get("anatomy") is not None:
-        parsed["anatomy"] = anatomy_from_json(raw["anatomy"])
-    return TrialRecord(**{**raw, **parsed})
 
 
 def with_provenance(record: TrialRecord, **known: Any) -> TrialRecord:

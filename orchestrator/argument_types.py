@@ -26,7 +26,6 @@ def _parsed_by(read: Callable[[str], _Value]) -> Callable[[str], _Value]:
 
 
 run_location = _parsed_by(location)
-"""A run's folder or URI."""
 duration = _parsed_by(duration_seconds)
 """A time such as 15m, in seconds."""
 size = _parsed_by(size_bytes)

@@ -51,7 +51,6 @@ def _of(config: SweepConfig, options: BatchSizeOptions) -> _BatchSizeVerb:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     parser = cli.verb_parser("batch_size", __doc__, "some batch could not be tuned")
     cli.add_options(parser, output="runs/NAME-batch-size")
     add = parser.add_argument

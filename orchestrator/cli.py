@@ -38,11 +38,12 @@ VERBS = (
 )
 """Every verb is a module of this package with a ``main`` and a ``command_line``."""
 
-EXIT_OK = 0
+EXIT_OK = os.EX_OK
 EXIT_FAILURE = 1
 EXIT_USAGE = 2
-EXIT_INTERRUPTED = 130
-EXIT_BROKEN_PIPE = 141
+# A shell reports a process that a signal ended as 128 and the signal's number.
+EXIT_INTERRUPTED = 128 + signal.SIGINT
+EXIT_BROKEN_PIPE = 128 + signal.SIGPIPE
 STATUSES: Mapping[int, str] = {
     EXIT_OK: "done",
     EXIT_USAGE: "wrong call or configuration",
@@ -166,7 +167,6 @@ def measured(
 
 
 def print_notes(notes: Iterable[str]) -> None:
-    """Print notes for the user on stderr, one line each."""
     for note in notes:
         print_note(note)
 
@@ -197,7 +197,6 @@ def print_nothing_there(run: Location, purpose: str, error: FileNotFoundError) -
 
 
 def print_note(note: str) -> None:
-    """Print one note on stderr."""
     print(f"note: {note}", file=sys.stderr, flush=True)
 
 
@@ -232,7 +231,6 @@ def add_config(parser: argparse.ArgumentParser) -> None:
 
 
 def add_json(parser: argparse.ArgumentParser) -> None:
-    """Add ``--json``."""
     parser.add_argument("--json", action="store_true", help="print JSON instead of text")
 
 

@@ -65,7 +65,6 @@ def _incomparable(comparison: Comparison) -> list[str]:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     others = {EXIT_DIFFERENT_HARDWARE: "the runs differ in hardware, model or data"}
     parser = cli.verb_parser("compare", __doc__, "worse by more than --fail-over", others)
     cli.add_run(parser, "before", "RUN_A", "the earlier run")

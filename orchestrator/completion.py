@@ -24,7 +24,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     parser = cli.verb_parser("completion", __doc__)
     parser.add_argument("shell", choices=SHELLS)
     return parser

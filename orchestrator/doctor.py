@@ -52,7 +52,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     parser = cli.verb_parser("doctor", __doc__, "problems were found")
     add = parser.add_argument
     address = "examine every node of this Ray cluster (default: RAY_ADDRESS, if set)"

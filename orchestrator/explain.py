@@ -59,7 +59,6 @@ def _print(explanation: Explanation, options: argparse.Namespace) -> None:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     unexplained = "a trial was not measured, or the two ran in different environments"
     others = {EXIT_UNEXPLAINED: unexplained}
     parser = cli.verb_parser("explain", __doc__, "the picture cannot be written", others)

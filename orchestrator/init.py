@@ -25,7 +25,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     parser = cli.verb_parser("init", __doc__, "the file cannot be written")
     add = parser.add_argument
     add("name", nargs="?", default="quickstart", metavar="NAME", help="a shipped configuration")

@@ -59,13 +59,10 @@ def batch_label(choices: Mapping[str, Choice], axes: Sequence[str] = BATCH_NAMES
     return f"batch {micro_batch}"
 
 
-def changed_label(
-    before: Mapping[str, Choice], after: Mapping[str, Choice], subject: str = ""
-) -> str:
-    """``your arguments + micro_batch 16 + loss chunked``: what ``after`` chooses differently."""
+def changed_label(before: Mapping[str, Choice], after: Mapping[str, Choice]) -> str:
+    """``micro_batch 16 + loss chunked``: what ``after`` chooses differently."""
     differing = {axis: value for axis, value in after.items() if value != before.get(axis)}
-    words = [f"{axis} {value}" for axis, value in differing.items()]
-    return " + ".join(filter(None, [subject, *words]))
+    return " + ".join(f"{axis} {value}" for axis, value in differing.items())
 
 
 def recipe_label(recipe: TrainingRecipe) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator import cli
-from orchestrator.argument_types import count, size
+from orchestrator.argument_types import count, sizes
 from orchestrator.running.options import VerbOptions
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def _predict(
     else:
         predictions = predicted(config, trials, options.gpu, _show)
     if options.output is not None:
-        from orchestrator.storage.tables.predictions import write_predictions
+        from orchestrator.storage.tables.parquet import write_predictions
 
         write_predictions(predictions.rows, options.output, gpu=predictions.gpu)
     if options.json:
@@ -86,7 +86,7 @@ def _predict(
 
 def _tune(config: SweepConfig, options: argparse.Namespace, prices: Mapping[str, Price]) -> int:
     """Forecast what ``tune`` would find, and print it. Returns the exit status."""
-    from orchestrator.api.tune_forecast import tune_forecast
+    from orchestrator.api.forecasts import tune_forecast
 
     forecast = tune_forecast(config, options.gpu, options.memory, prices, _show)
     if options.json:
@@ -103,14 +103,13 @@ def _show(done: int, trials: int) -> None:
         print(f"\r{done} of {trials} trials predicted", end=end, file=sys.stderr, flush=True)
 
 
-def _size_text(text: str) -> str:
-    """The text of a memory size, which names its card."""
-    size(text)
-    return text
+def _size_texts(text: str) -> list[str]:
+    """The texts of memory sizes, which name their cards."""
+    sizes(text)
+    return text.split(",")
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     parser = cli.verb_parser(
         "predict", __doc__, "not one trial is predicted, or the table cannot be written"
     )
@@ -119,9 +118,14 @@ def command_line() -> argparse.ArgumentParser:
         "only for this card, such as t4 or rtx_4090, or a file of doctor --calibrate; default: all"
     )
     parser.add_argument("--gpu", help=gpu)
-    memory = "also for a card of this memory, such as 12GiB; once for each size"
+    memory = "also for cards of this memory, one size or several"
     parser.add_argument(
-        "--memory", type=_size_text, action="append", default=[], metavar="SIZE", help=memory
+        "--memory",
+        type=_size_texts,
+        action="extend",
+        default=[],
+        metavar="12GiB,24GiB",
+        help=memory,
     )
     gpus = "GPUs of one node for each trial (default: resources.gpus_per_trial)"
     parser.add_argument("--gpus", type=count, metavar="N", help=gpus)

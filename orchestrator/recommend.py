@@ -14,7 +14,7 @@ from orchestrator.analysis.objectives import OBJECTIVES
 
 if TYPE_CHECKING:
     from orchestrator.api import Answer, Run
-    from orchestrator.api.gpu_forecast import GpuForecast
+    from orchestrator.api.forecasts import GpuForecast
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -65,13 +65,12 @@ def _gpu_forecasts(answer: Answer, options: argparse.Namespace) -> Sequence[GpuF
     measured = [own.gpus for own in answer.recommendation.gpu_counts]
     if options.gpus is None or options.gpus in measured or answer.best is None:
         return ()
-    from orchestrator.api.gpu_forecast import gpu_forecasts
+    from orchestrator.api.forecasts import gpu_forecasts
 
     return gpu_forecasts(answer.run.dataset, answer.best, options.gpus, options.memory)
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     parser = cli.verb_parser(
         "recommend", __doc__, "no measured configuration meets the constraints"
     )
@@ -140,9 +139,8 @@ def _add_workload(parser: argparse.ArgumentParser) -> None:
 
 
 def _print(answer: Answer, options: argparse.Namespace, forecasts: Sequence[GpuForecast]) -> None:
-    from orchestrator.reporting.verbs.recommendation import render
+    from orchestrator.reporting.verbs.recommendation import Workload, render
     from orchestrator.reporting.verbs.recommendation_json import to_json
-    from orchestrator.reporting.verbs.workload import Workload
 
     workload = None
     if options.samples:

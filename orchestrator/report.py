@@ -23,10 +23,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.watch and isinstance(options.run, Uri):
         parser.error("--watch follows a folder of this machine, not a URI")
 
-    from orchestrator.storage.kept_rows import FewerRowsError
     from orchestrator.storage.remote import RemoteError
     from orchestrator.storage.run_folder import RunFolderError
     from orchestrator.storage.run_metadata import UnreadableRunError
+    from orchestrator.storage.tables.table_reader import FewerRowsError
 
     try:
         if isinstance(options.run, Uri):
@@ -49,7 +49,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     parser = cli.verb_parser("report", __doc__, "the pages cannot be written")
     cli.add_run(parser, about="a run, finished or still running")
     watch = "follow a run on this machine until its sweep ends, then write its pages"

@@ -35,7 +35,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     failure = "the sweep could not run, or no trial ended ok"
     parser = cli.verb_parser("sweep", __doc__, failure)
     cli.add_options(parser, output="the config's, runs/NAME")

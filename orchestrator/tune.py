@@ -56,7 +56,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def command_line() -> argparse.ArgumentParser:
-    """The parser of the verb's command line."""
     parser = cli.verb_parser("tune", __doc__, "nothing measured fits some budget")
     cli.add_options(parser, output="runs/NAME-tune")
     add = parser.add_argument

@@ -3,10 +3,11 @@
 import math
 import re
 from collections.abc import Sequence
+from decimal import Decimal
 
 KIB = 2**10
-MIB = 2**20
-GIB = 2**30
+MIB = 1024 * KIB
+GIB = 1024 * MIB
 HOUR_SECONDS = 3600
 
 _POWERS = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -19,8 +20,6 @@ DURATION_PATTERN = (
 """Days, hours, minutes and seconds; a number alone is seconds."""
 _LEAST_WITHOUT_UNIT = 10**6
 """A bare number below this is not a plausible memory size in bytes. Its unit was forgotten."""
-_MOST_DIGITS = 24
-"""More digits than any size has. A number of a thousand digits would not fit into a float."""
 _LONGEST_SECONDS = 366 * 24 * HOUR_SECONDS
 """A year. The operating system's timers do not accept much longer times."""
 
@@ -57,12 +56,11 @@ def _number_of_bytes(value: object) -> int | None:
 def _bytes_of_text(text: str) -> int | None:
     match = re.fullmatch(SIZE_PATTERN, text.strip())
     # Refuse "16i": an "i" needs a prefix such as G before it.
-    if match is None or (match[3] and not match[2]) or len(match[1]) > _MOST_DIGITS:
+    if match is None or (match[3] and not match[2]):
         return None
-    base = 1000
-    if match[3]:
-        base = 1024
-    return int(float(match[1]) * base ** _POWERS[match[2].lower()])
+    base = 1024 if match[3] else 1000
+    # A float has no room for a number of a thousand digits.
+    return int(Decimal(match[1]) * base ** _POWERS[match[2].lower()])
 
 
 def duration_seconds(value: object) -> float:

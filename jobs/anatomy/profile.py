@@ -20,10 +20,8 @@ from jobs.anatomy.memory.ledger import (
 from jobs.anatomy.memory.live_tensors import live_tensors, optimizer_layers
 from jobs.anatomy.memory.timeline import StepMemory, step_memory
 from jobs.anatomy.step_profiler import StepProfiler
-from jobs.anatomy.time.efficiency import COUNTED, efficiency
-from jobs.anatomy.time.modules import module_ranges, modules
-from jobs.anatomy.time.operations import operations
-from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD, phases
+from jobs.anatomy.time.operations import COUNTED, efficiency, operations
+from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD, module_ranges, modules, phases
 from jobs.anatomy.trace import Trace
 from jobs.anatomy.trace_reader import read
 from jobs.anatomy_record import Anatomy, Entry
@@ -33,7 +31,7 @@ from jobs.node import nvml
 from jobs.steady_state import GPU_BOUND
 
 _PRECISIONS = {"bfloat16": "bf16", "float16": "fp16"}
-"""Dtype of the matrix products -> their precision in ``efficiency.PEAKS``."""
+"""Dtype of the matrix products -> their precision in ``operations.PEAKS``."""
 
 
 def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:

@@ -5,9 +5,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from jobs.anatomy.memory.kinds import kind_of
 from jobs.anatomy.time.operations import CONTRACTIONS, ELEMENTWISE, NORMALIZATIONS
-from jobs.anatomy_record import Entry
+from jobs.anatomy_record import Entry, kind_of
 
 GUIDE = "https://huggingface.co/docs/transformers/model_memory_anatomy"
 PAPER = "Ivanov et al. 2020, Data Movement Is All You Need (arXiv 2007.00072), BERT on a V100"

@@ -61,8 +61,6 @@ class _Context(NamedTuple):
 
 
 class _Launcher(NamedTuple):
-    """The operator that launched the kernels of one correlation id."""
-
     operator: str
     begin: int
     module: str

@@ -14,7 +14,6 @@ child_runner    runs each trial in a child of its own, and forks the next child 
 child_handle    a child from its parent's side: fork or spawn it, wait for it, end it
 child_main      the child itself: create a CUDA context, wait for the trial, run it
 ranks           the children of one trial, a rank each: what ends one ends all
-gpu_account     GPU memory while no child runs, and of a bare context
 prewarm         parents that preload before there is a slot to take them over
 scratch         temporary folders that go even if their process is killed
 build_ops       builds DeepSpeed's ops before any timing, and removes the locks of killed builds

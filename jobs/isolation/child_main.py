@@ -24,8 +24,8 @@ READY = struct.Struct("d?")
 """The child's first message: when it was ready (monotonic seconds), and if it has a context."""
 STARTED = b"s"  # its second message: it has received its trial, and begins to run it
 DONE = b"!"  # its last message: its record is written
-UNWRITABLE = 73
-"""Exit status of a child that could not write its files (EX_CANTCREAT of sysexits.h)."""
+UNWRITABLE = os.EX_CANTCREAT
+"""Exit status of a child that could not write its files."""
 
 
 def run_as_forked_child(folder: Path, parent: socket.socket) -> NoReturn:

@@ -11,8 +11,8 @@ from jobs.isolation.child_handle import Child, wait_for
 from jobs.node.process_group import rank_variables
 from jobs.node.processes import standstill
 from jobs.rank_records import merged
-from jobs.record import Outcome, TrialRecord, record_from_json
-from jobs.spec import TrialSpec
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec, from_json
 
 
 class Ranks:
@@ -25,7 +25,6 @@ class Ranks:
         """The rank that decides how the trial ended; None: not known, or all ended well."""
         self._shared: Path | None = None
         self.variables: list[dict[str, str]] = [{}]
-        """Each rank's variables of the environment."""
         if world_size > 1:
             self._shared = Path(tempfile.mkdtemp(prefix="ranks-", dir=folder))
             self.variables = rank_variables(world_size, self._shared)
@@ -126,4 +125,4 @@ def _outcome(child: Child) -> Outcome | None:
 def _record(child: Child) -> TrialRecord | None:
     if not child.result.exists():
         return None
-    return record_from_json(json.loads(child.result.read_text()))
+    return from_json(TrialRecord, json.loads(child.result.read_text()))

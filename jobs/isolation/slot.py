@@ -16,8 +16,8 @@ from jobs import infrastructure, self_process
 from jobs.isolation import prewarm
 from jobs.isolation.channel import Channel, bounded_timeout
 from jobs.node.processes import process_variables, standstill
-from jobs.record import TrialRecord, record_from_json
-from jobs.spec import TrialSpec, to_json
+from jobs.record import TrialRecord
+from jobs.spec import TrialSpec, from_json, to_json
 
 PARENT_COMMAND = tuple(self_process.command("jobs.isolation.forkserver"))
 
@@ -125,7 +125,7 @@ class Slot:
             raise self._killed_parent(str(error)) from None
         # The parent itself ends the trial at its timeout. The grace is for what it does afterwards.
         deadline = now + seconds + self._limits.grace
-        return record_from_json(self._answer(deadline, silence_seconds=self._limits.silence))
+        return from_json(TrialRecord, self._answer(deadline, silence_seconds=self._limits.silence))
 
     def close(self) -> None:
         if self._parent is None:

@@ -2,7 +2,6 @@
 
 __main__.py         the process that planning asks: a question as JSON, an answer as JSON
 collected.py        the facts of transformers, PEFT, TRL, Liger and torch, by importing them
-configurations.py   what each configuration class of transformers takes
 value_types.py      the types of parameters as JSON values, and whether a value is of such a type
 model_size.py       the parameters of a model that is built without memory
 """

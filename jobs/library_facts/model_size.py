@@ -14,7 +14,7 @@ def count(model: ModelSpec) -> int:
     from jobs.trial.models import architecture_config
 
     config = architecture_config(model)
-    if obstacle := _wrong_task(model, config):
+    if obstacle := wrong_task(model, config):
         raise ValueError(obstacle)
     # On the meta device a tensor has a shape and no storage.
     with torch.device("meta"):
@@ -22,7 +22,7 @@ def count(model: ModelSpec) -> int:
     return sum(parameter.numel() for parameter in built.parameters())
 
 
-def _wrong_task(model: ModelSpec, config: Any) -> str:
+def wrong_task(model: ModelSpec, config: Any) -> str:
     """Why transformers has no model of this type for the task, and which task has; empty if it has
     one, or if the checkpoint brings its own code."""
     from transformers import AutoModel

@@ -6,7 +6,6 @@ trainer.py            transformers.Trainer, metered
 accelerate.py         a plain loop through Accelerate
 trainer_arguments.py  a trial's settings as TrainingArguments of the installed transformers
 accumulated_loss.py   what divides the loss of accumulated steps: corrects and checks it
-item_count.py         whether a model computes with the Trainer's count of items
 row_order.py          which rows a loop trains on, and in which order
 deepspeed.py          DeepSpeed without its launcher
 """

@@ -6,8 +6,8 @@ from typing import Any
 
 import torch
 
+from jobs.gradient_check import LossScaling
 from jobs.loops.meter import Listener
-from jobs.loss_scaling import LossScaling
 from jobs.ragged_steps import RaggedSteps
 
 

@@ -201,7 +201,6 @@ def _per_second(work: Callable[[], object], device: torch.device, load: Load) ->
 
 
 def _seconds(work: Callable[[], object], calls: int, device: torch.device) -> float:
-    """Seconds of this many calls, which begin and end on an idle device."""
     import torch
 
     if device.type == "cuda":

@@ -38,8 +38,7 @@ def measure(world_size: int) -> list[dict[str, Any]]:
         for own, device in zip(variables, devices, strict=False):
             own["CUDA_VISIBLE_DEVICES"] = device
         outputs = list(pool.map(_run_rank, variables))
-    found: list[dict[str, Any]] = json.loads(outputs[0])
-    return found
+    return json.loads(outputs[0])
 
 
 def _run_rank(variables: dict[str, str]) -> str:

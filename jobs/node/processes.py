@@ -2,9 +2,11 @@
 
 import contextlib
 import ctypes
+import importlib.util
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -91,3 +93,24 @@ def end_with_parent(parent: int) -> None:
 def continue_without_owner() -> None:
     """Have the kernel continue this process when its parent ends, so that it can end, too."""
     _LIBC.prctl(1, signal.SIGCONT)  # 1 is PR_SET_PDEATHSIG
+
+
+def keep_bytecode() -> None:
+    """Have this process and those that it starts keep their bytecode in the user's cache folder,
+    unless torch has bytecode, the user has chosen a folder, or it cannot be written."""
+    if not sys.dont_write_bytecode or sys.pycache_prefix is not None:
+        return
+    # torch has the most source: its bytecode stands for that of all packages.
+    torch = importlib.util.find_spec("torch")
+    if torch is None or torch.cached is None or Path(torch.cached).exists():
+        return
+    cache = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+    folder = Path(cache) / "orchestrator" / "bytecode"
+    if not folder.is_absolute():  # the user has no home folder
+        return
+    with contextlib.suppress(OSError):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if os.access(folder, os.W_OK):
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix = str(folder)
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        sys.dont_write_bytecode = False

@@ -57,6 +57,8 @@ def _reader(kind: Any) -> Callable[[Any], Any] | None:
     inner = next(filter(None, map(_reader, arguments)), None)
     if origin is UnionType and inner is not None:
         return lambda value: inner(value) if value else None
+    if origin in (tuple, list) and inner is not None:
+        return lambda value: origin(map(inner, value))
     if origin is tuple:
         return tuple
     if origin is Mapping and inner is not None:

@@ -91,7 +91,6 @@ class FollowUp:
     """Which finished trial a trial measures again, and why."""
 
     follows_trial: str
-    """That trial's id."""
     purpose: Purpose
     compared_with: tuple[str, ...] = ()
     """Ids of the trials that a tie-break compares, this one's included, on one slot in a row."""

@@ -3,13 +3,13 @@
 tracker         the interface of all trackers, and the moments of a trial
 cuda_allocator  PyTorch's peaks of allocated and reserved memory
 device          the whole GPU by NVML: memory, other processes, clocks and energy
-host            resident and pinned host memory, CPU time
+host            the peak of the process's resident memory
 operators       attention kernels and the dtype of matrix products; on a CPU, a step's memory
 step_times      the time of every step, and the rates over the counted ones
 launch_bound    time that the GPU waits for launches, and the gaps between steps
 step_losses     the loss of every step
 ragged_data     rows of unequal length: lengths, padding, memory of random batches
-sources/        what these are read from: CUDA events, sensors, dispatched operators
+sources/        what these are read from: CUDA events, dispatched operators, readings
 
 A new tracker is a file with a subclass of ``Tracker``, and its name here.
 """

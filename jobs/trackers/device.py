@@ -1,15 +1,17 @@
 """The whole GPU by NVML: memory with context and libraries, other processes, clocks and energy."""
 
 import contextlib
+import statistics
 import threading
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Self
 
 import psutil
 
 from jobs.node import nvml
 from jobs.record import Column
-from jobs.trackers.sources.gpu_sensors import GpuSensors
+from jobs.trackers.sources.series import TimeSeries
 from jobs.trackers.tracker import Moment, Tracker
 
 
@@ -144,3 +146,46 @@ class Device(Tracker):
         if self._thread is not None:
             self._thread.join()
             self._thread = None
+
+
+class GpuSensors:
+    """Readings of one GPU over time. A sensor that the GPU lacks leaves no readings."""
+
+    def __init__(self, nvml: Any, handle: Any) -> None:
+        self._nvml = nvml
+        self._sensors: Mapping[str, Callable[[], float]] = {
+            # Millijoules since the driver was loaded.
+            "energy_joules": lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000,
+            "gpu_utilization_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
+            "gpu_sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
+            "gpu_temperature_celsius": lambda: nvml.nvmlDeviceGetTemperature(
+                handle, nvml.NVML_TEMPERATURE_GPU
+            ),
+            # A bit for each reason; only the power limit's is recorded.
+            "gpu_power_capped_share": lambda: bool(
+                nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)
+                & nvml.nvmlClocksThrottleReasonSwPowerCap
+            ),
+        }
+        """Column of the ``Device`` tracker -> its sensor."""
+        self._readings: defaultdict[str, TimeSeries] = defaultdict(TimeSeries)
+
+    def read(self) -> None:
+        """Read every sensor once. Some GPUs and virtual machines hide some of them."""
+        for column, read in self._sensors.items():
+            with contextlib.suppress(self._nvml.NVMLError):
+                self._readings[column].append(read())
+
+    def between(self, begin: float, end: float) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        for column, series in self._readings.items():
+            readings = series.between(begin, end)
+            if column == "energy_joules" and len(series):
+                values[column] = series.growth(begin, end)
+            elif column == "gpu_temperature_celsius" and readings:
+                # The highest: a GPU throttles at its peak, not at its mean.
+                values[column] = int(max(readings))
+            elif readings:
+                # Readings come at equal intervals, so their mean is the mean over time.
+                values[column] = statistics.fmean(readings)
+        return values

@@ -1,7 +1,6 @@
-"""The host: peak resident memory, pinned memory and CPU time of the trial's process."""
+"""The host: peak resident memory of the trial's process."""
 
 import contextlib
-import os
 import resource
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,41 +8,21 @@ from typing import Any, ClassVar
 
 from jobs.node.environment import kernel_value
 from jobs.record import Column
-from jobs.trackers.sources.series import TimeSeries
 from jobs.trackers.tracker import Tracker
 
 
 class Host(Tracker):
-    """Data-loader workers count in the CPU time only, and only once they have ended."""
+    """Data-loader workers do not count."""
 
     columns: ClassVar = (
         Column.nbytes("host_peak_resident_bytes", "Most resident memory of the process"),
-        Column.nbytes("host_pinned_bytes", "Most page-locked host memory of PyTorch's tensors"),
-        Column.seconds("host_cpu_seconds", "CPU time of all threads during the counted steps"),
     )
-
-    def __init__(self) -> None:
-        self._values: dict[str, Any] = {}
-        self._cpu_seconds = TimeSeries()
 
     def start(self, context_bytes: int) -> None:
         restart_peak()
 
-    def step_end(self) -> None:
-        self._cpu_seconds.append(_cpu_seconds())
-
-    def counted(self, begin: float, end: float) -> None:
-        self._cpu_seconds.append(_cpu_seconds())
-        self._values["host_cpu_seconds"] = self._cpu_seconds.growth(begin, end)
-
     def measurements(self) -> Mapping[str, Any]:
-        import torch
-
-        values = {**self._values, "host_peak_resident_bytes": peak_resident_bytes()}
-        if torch.cuda.is_initialized():
-            pinned = torch.cuda.memory.host_memory_stats()
-            values["host_pinned_bytes"] = pinned["allocated_bytes.peak"]
-        return values
+        return {"host_peak_resident_bytes": peak_resident_bytes()}
 
 
 def restart_peak() -> None:
@@ -58,8 +37,3 @@ def peak_resident_bytes() -> int:
     if kib := kernel_value("/proc/self/status", "VmHWM:"):
         return int(kib.split()[0]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-def _cpu_seconds() -> float:
-    """CPU time so far of all threads, and of ended child processes such as data-loader workers."""
-    return sum(os.times()[:4])

@@ -6,11 +6,10 @@ The launch points that show it also give the times of these parts, and the gaps 
 from __future__ import annotations
 
 import statistics
-import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from jobs.record import Column
 from jobs.trackers.sources import cuda_events
@@ -71,16 +70,6 @@ class LaunchBound(Tracker):
             "pass; the GPU idles then, but for copies of inputs and small kernels",
         ),
         Column.number("step_gap_share", "Share of the counted time in the gaps between steps"),
-        Column.seconds(
-            "step_gap_host_seconds_median",
-            "Median time on the host between the launches at a gap's two ends",
-        ),
-        Column.seconds(
-            "step_gap_upkeep_seconds_median",
-            "Median part of that host time before the wait for data: learning-rate schedule, "
-            "zeroing gradients, logging and callbacks (the wait is data_seconds_median; the rest "
-            "prepares the inputs)",
-        ),
     )
 
     def __init__(self) -> None:
@@ -96,8 +85,8 @@ class LaunchBound(Tracker):
         """End of the last update so far in the current step."""
         self._gap_begin: LaunchPoint | None = None
         """Where the open gap began. The next forward pass ends it. None: no gap is open."""
-        self._data_begin: float | None = None
-        self._gaps: list[_Gap] = []
+        self._gaps: list[tuple[LaunchPoint, LaunchPoint]] = []
+        """Where each gap between two steps began, and where the next forward pass ended it."""
         self._values: dict[str, float] = {}
 
     def at(self, moment: Moment, seconds: float) -> None:
@@ -110,8 +99,6 @@ class LaunchBound(Tracker):
         """Begin or end a forward pass, an update, or the gap between two steps."""
         if self._idle_point is None:
             return
-        if name == "data" and self._gap_begin is not None and self._data_begin is None:
-            self._data_begin = time.perf_counter()
         previous = self._phase
         self._phase = name
         part = _PART_OF_PHASE.get(name)
@@ -128,7 +115,6 @@ class LaunchBound(Tracker):
     def step_end(self) -> None:
         self._record_event()
         self._gap_begin, self._update_end = self._update_end, None
-        self._data_begin = None
         self._finished_steps += 1
 
     def counted(self, begin: float, end: float) -> None:
@@ -147,9 +133,14 @@ class LaunchBound(Tracker):
             if spans:
                 self._values[f"{part}_seconds_median"] = statistics.median(by_step.values())
         # A gap belongs to the step that it delays.
-        gaps = [gap for gap in self._gaps if begin <= gap.end.seconds <= end]
+        gaps = [
+            gap_begin.device_seconds_to(gap_end)
+            for gap_begin, gap_end in self._gaps
+            if begin <= gap_end.seconds <= end
+        ]
         if gaps:
-            self._values |= _gap_figures(gaps, end - begin)
+            self._values["step_gap_seconds_median"] = statistics.median(gaps)
+            self._values["step_gap_share"] = sum(gaps) / (end - begin)
 
     def measurements(self) -> Mapping[str, Any]:
         return self._values
@@ -163,9 +154,7 @@ class LaunchBound(Tracker):
         if is_idle:
             self._idle_point = here
         if part == "forward" and self._gap_begin is not None:
-            # Without a phase for its data the loop has none before the pass.
-            data_begin = here.seconds if self._data_begin is None else self._data_begin
-            self._gaps.append(_Gap(self._gap_begin, data_begin, here))
+            self._gaps.append((self._gap_begin, here))
             self._gap_begin = None
 
     def _end(self, part: StepPart, idle_point: LaunchPoint) -> None:
@@ -205,24 +194,3 @@ class _Span:
             return False
         # Without a lag, the last kernel ended as soon as it was launched.
         return self.idle_point.lag_at(self.end) < IDLE_LAG_SECONDS
-
-
-class _Gap(NamedTuple):
-    """The gap between two steps, from the end of an update to the next step's forward pass."""
-
-    begin: LaunchPoint
-    data_begin: float  # when the host turned to the next step's data (``time.perf_counter``)
-    end: LaunchPoint
-
-
-def _gap_figures(gaps: Sequence[_Gap], counted_seconds: float) -> dict[str, float]:
-    """The columns about gaps. The device must have reached all points."""
-    device = [gap.begin.device_seconds_to(gap.end) for gap in gaps]
-    host = [gap.end.seconds - gap.begin.seconds for gap in gaps]
-    upkeep = [gap.data_begin - gap.begin.seconds for gap in gaps]
-    return {
-        "step_gap_seconds_median": statistics.median(device),
-        "step_gap_share": sum(device) / counted_seconds,
-        "step_gap_host_seconds_median": statistics.median(host),
-        "step_gap_upkeep_seconds_median": statistics.median(upkeep),
-    }

@@ -115,7 +115,6 @@ def _layers(model: torch.nn.Module) -> dict[str, Any]:
 
 
 def _module_of(function: Any) -> str:
-    """The name of the module that defines a function or method."""
     return str(getattr(getattr(function, "__func__", function), "__module__", "") or "")
 
 

@@ -46,7 +46,6 @@ def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
 
 
 def _joined(attention: str, rows: Sequence[torch.Tensor]) -> dict[str, Any]:
-    """The rows' inputs as one sequence."""
     positions = torch.arange(len(rows[0]))
     parts = [{"input_ids": ids, "labels": ids, "position_ids": positions} for ids in rows]
     inputs = one_sequence(parts, attention)
@@ -55,7 +54,6 @@ def _joined(attention: str, rows: Sequence[torch.Tensor]) -> dict[str, Any]:
 
 
 def _padded(rows: Sequence[torch.Tensor]) -> dict[str, Any]:
-    """The rows' inputs as a batch."""
     return {"input_ids": torch.stack([*rows])}
 
 

@@ -19,7 +19,7 @@ from jobs.spec import TrialSpec
 from jobs.tasks import IMAGE_TOKENS
 from jobs.techniques.hooks import bound, service
 from jobs.trackers.tracker import Moment, Tracker, notify
-from jobs.trial import requirements, trial_columns, worst_batch
+from jobs.trial import requirements, trial_columns
 
 if TYPE_CHECKING:
     import torch
@@ -81,7 +81,6 @@ def run(
 
 
 def _failure(error: Exception, spec: TrialSpec, phase: str) -> tuple[Outcome, str, str]:
-    """Outcome, rule and reason of an error in a phase."""
     outcome, rule, reason = errors.classify(error)
     if outcome is Outcome.FAILED:  # no known outcome
         traceback.print_exception(error)
@@ -119,7 +118,7 @@ def _measure(
         trained: Trained = train(setup)
         if lengths is not None:
             enter("worst_batch")
-            worst_batch.train_worst_batch(trained, lengths, trackers, spec)
+            upkeep_peaks.train_worst_batch(trained, lengths, trackers, spec)
         notify(trackers, Moment.TRAIN_END, device)
         # Everything that follows may use memory: the peaks are read before it.
         values = {**_read(trackers)[0], "setup_seconds": setup_seconds}
@@ -173,14 +172,13 @@ def _prepared_device(
 def _examined(
     spec: TrialSpec, trained: Trained, values: Measurements, trackers: Sequence[Tracker]
 ) -> Measurements:
-    """``values`` with the effective configuration and what follows from several of them."""
-    from jobs.trial import effective_config
+    from jobs.trial import effective_config, upkeep_peaks
     from jobs.trial.row_isolation import check_rows_are_separate
 
     check_rows_are_separate(trained, spec)
     if spec.measure.inspect:
         values = effective_config.inspect(trained) | values
-    values = worst_batch.with_worst_batch(values, trackers)
+    values = upkeep_peaks.with_worst_batch(values, trackers)
     values |= _loss_scaling(trained)
     values |= trial_columns.derived(values, spec, trained.accelerator.device.type)
     return values | trial_columns.like_the_hf_guide(trained, values)

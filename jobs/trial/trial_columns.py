@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs import gradient_check, rank_records, steady_state
 from jobs.flags import Flag, flag_columns
-from jobs.loss_scaling import scaling_flag
+from jobs.gradient_check import scaling_flag
 from jobs.record import Column
 from jobs.spec import TrialSpec
 from jobs.trial.weight_formats import unquantized_flag

@@ -1,10 +1,10 @@
-"""Memory outside the training step: an evaluation, a checkpoint, and the end of a training."""
+"""Memory outside the measured steps: the longest rows together, an evaluation, a checkpoint."""
 
 import functools
 import itertools
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -13,9 +13,37 @@ from jobs import errors
 from jobs.flags import Flag, FlagKind, flag_columns, flags_of
 from jobs.loops.contract import Setup, Trained
 from jobs.record import Outcome
-from jobs.spec import UpkeepSpec
+from jobs.spec import TrialSpec, UpkeepSpec
+from jobs.trackers import RaggedData, Tracker
 from jobs.trackers.host import peak_resident_bytes, restart_peak
 from jobs.trial.data import RowLengths
+
+
+def train_worst_batch(
+    trained: Trained, lengths: RowLengths, trackers: Sequence[Tracker], spec: TrialSpec
+) -> None:
+    """Train one more optimizer step, on the rows that take the most memory; it may fail."""
+    from jobs.loops.meter import WorstStep
+
+    rows = lengths.worst_micro_batches(spec.micro_batch, spec.accumulation)
+    if len(rows) == spec.accumulation:
+        # Accelerate fetches one more micro-batch ahead, whose tensors are on the device, too.
+        rows.append(rows[0])
+    trained.train_rows(rows, WorstStep(trackers))
+
+
+def with_worst_batch(values: Mapping[str, Any], trackers: Sequence[Tracker]) -> dict[str, Any]:
+    """On a CPU, the peaks with and without the worst batch; otherwise ``values`` as they are."""
+    worst = RaggedData.among(trackers).cpu_step_peak_bytes()
+    typical = values.get("cpu_step_peak_bytes")
+    if worst is None or typical is None:
+        return dict(values)
+    changed = {**values, "cpu_step_peak_bytes": max(worst, typical)}
+    if "persistent_bytes" in values:
+        # As for peak_allocated_bytes: what lives between steps, and what one step adds.
+        changed["typical_peak_allocated_bytes"] = values["persistent_bytes"] + typical
+    return changed
+
 
 Action = tuple[str, Callable[[], Any]]
 """What is measured: the name in its columns, and a function that does it."""

@@ -13,9 +13,7 @@ follow_up_results.py    picks measured again with less memory, and close configu
 gradient_results.py     picks whose gradients were compared with fp32
 baseline.py             what techniques are compared with
 technique_effects.py    what each technique changes
-way.py                  from one configuration to another over what was measured in between
 gain_over_default.py    a candidate against the baseline
-compile_break_even.py   when compiling has paid for itself
 loss_parity/            trials whose losses differ from those of their reference
 comparison/             two runs
 explanation/            two trials of one run

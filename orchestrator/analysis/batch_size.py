@@ -84,7 +84,6 @@ class BatchSizeResult:
     sizes: tuple[BatchMeasurement, ...]
     """Everything measured, in the order of the micro-batch."""
     effective_batch: int | None
-    """The effective batch asked for."""
     max_micro_batch: int
     next_bytes: float | None
     """Predicted memory of a micro-batch one sample larger than the largest that fits."""

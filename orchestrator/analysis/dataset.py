@@ -1,5 +1,6 @@
 """A run's results as one object that is built once, for all verbs and the follow-ups."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -11,9 +12,8 @@ from jobs.anatomy_record import Anatomy
 from jobs.flags import LOSS, flag_columns, flags_of
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Choice, TrainingRecipe
-from jobs.techniques import BATCH_AXES
+from jobs.techniques import AXES, BATCH_AXES
 from orchestrator.analysis.baseline import ranked_recipe
-from orchestrator.analysis.compile_break_even import break_even_steps
 from orchestrator.analysis.configuration import (
     Configuration,
     choices_of,
@@ -25,6 +25,7 @@ from orchestrator.analysis.gradient_results import gradient_results, with_gradie
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.loss_parity.equivalence import equivalent_recipes
 from orchestrator.analysis.loss_parity.loss_checks import LossCheck, loss_checks
+from orchestrator.analysis.objectives import CACHE_HITS
 from orchestrator.labels import label
 from orchestrator.storage.run_metadata import RunMetadata
 from orchestrator.storage.run_reader import anatomies_of, losses_of, read_run_folder
@@ -55,7 +56,6 @@ class Dataset:
 
     @property
     def run(self) -> RunMetadata:
-        """What was run."""
         return self.table.run
 
     @property
@@ -83,7 +83,6 @@ class Dataset:
         return label({**configuration.choices, **batch}, (*self.varying_axes, "accumulation"))
 
     def row_label(self, row: Row) -> str:
-        """A row's configuration in a few words."""
         return self.label(choices_of(row, self.axes))
 
     def environment_of(self, environment_id: str) -> EnvironmentResults | None:
@@ -194,3 +193,38 @@ def _results(
         without_figures=len(by_outcome[Outcome.OK]) - sum(len(own.trial_ids) for own in measured),
         same_losses=same_losses,
     )
+
+
+_NEEDED = ("first_step_seconds", "step_seconds_median")
+
+
+def break_even_steps(rows: Iterable[Row], axes: Mapping[str, str]) -> dict[str, float]:
+    """Compiled trial -> steps until compiling has paid for itself; infinite if they save no time.
+    Listed if an eager trial has the same other choices, and no code came from the node's compile
+    cache."""
+    compile_column = axes.get("compile")
+    if compile_column is None:
+        return {}
+    equal = ["environment_id", *(column for column in axes.values() if column != compile_column)]
+    compiled: list[tuple[tuple[object, ...], Row]] = []
+    eager: dict[tuple[object, ...], Row] = {}
+    for row in rows:
+        if row["outcome"] == Outcome.OK and None not in map(row.get, _NEEDED):
+            others = tuple(map(row.get, equal))
+            if row[compile_column] == AXES["compile"].default:
+                eager[others] = row
+            else:
+                compiled.append((others, row))
+    figures = {row["trial_id"]: _steps(row, eager[key]) for key, row in compiled if key in eager}
+    return {trial_id: steps for trial_id, steps in figures.items() if steps is not None}
+
+
+def _steps(compiled: Row, eager: Row) -> float | None:
+    # Compilation happens in the first step, so the extra time of that step is its price.
+    spent = compiled["first_step_seconds"] - eager["first_step_seconds"]
+    saved = eager["step_seconds_median"] - compiled["step_seconds_median"]
+    if saved <= 0:
+        return math.inf
+    # By chance the compiled first step can be shorter than the eager one: a cost of 0.
+    is_cached = any(compiled.get(name) for name in CACHE_HITS)
+    return None if is_cached else float(max(0.0, spent) / saved)

@@ -38,7 +38,6 @@ class EnvironmentResults:
     follow_ups: tuple[Row, ...]
     """The trials that check or profile trials of the search."""
     memory_column: str
-    """The column that memory is compared by."""
     recipe: TrainingRecipe
     """The training recipe that is ranked: the baseline's, or the nearest one with an ok row."""
     is_baseline_recipe: bool

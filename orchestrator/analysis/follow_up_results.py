@@ -24,7 +24,6 @@ class CapCheck:
 
     trial_id: str
     follows_trial: str
-    """The trial that was checked."""
     budget_bytes: int
     outcome: Outcome
     memory_bytes: int | None
@@ -46,7 +45,6 @@ class CapCheck:
 
 
 def cap_checks(rows: Iterable[Row]) -> tuple[CapCheck, ...]:
-    """The cap checks among the rows of one environment."""
     return tuple(
         CapCheck(
             trial_id=row["trial_id"],
@@ -81,7 +79,6 @@ class PairedComparison:
     trial_id: str
     """The trial that a tie-break measured again."""
     reference_id: str
-    """The trial that it is compared with."""
     ratio: float
     """Mean of the speed ratios of all rounds."""
     ci95: float

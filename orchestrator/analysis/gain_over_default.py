@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from operator import attrgetter
 
 from jobs.techniques import BATCH_AXES
 from orchestrator.analysis.configuration import Configuration
@@ -21,9 +22,7 @@ class Gain:
     """Samples per second, divided by the default's."""
     memory_ratio: float
     is_default: bool
-    """Whether the candidate is the default itself."""
     is_same_batch: bool
-    """Whether both have the same effective batch."""
     is_within_chance: bool
     """Whether two trials of one configuration may differ as much in speed; False if not known."""
 
@@ -49,7 +48,8 @@ class Defaults:
             exactly = [own for own in self._configurations if own.choices == self._baseline]
             elsewhere = map(as_measured, exactly[:1] or self._configurations)
             listed = measured or at_batch or elsewhere
-            self._by_batch[batch] = max(listed, key=_speed, default=None)
+            speed = attrgetter("configuration.samples_per_second")
+            self._by_batch[batch] = max(listed, key=speed, default=None)
         default = self._by_batch[batch]
         if default is None:
             return None
@@ -71,7 +71,3 @@ def has_default_techniques(results: EnvironmentResults, configuration: Configura
     """Whether a configuration differs from the baseline in its batch alone."""
     choices = configuration.choices.items()
     return all(own == results.baseline[axis] for axis, own in choices if axis not in BATCH_AXES)
-
-
-def _speed(offer: Offer) -> float:
-    return offer.configuration.samples_per_second

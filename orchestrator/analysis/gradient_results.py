@@ -20,7 +20,6 @@ class GradientResult:
 
     trial_id: str
     follows_trial: str
-    """The trial whose configuration was compared."""
     check: GradientCheck | None
     """None: nothing was compared."""
     missing: str

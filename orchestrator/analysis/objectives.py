@@ -53,13 +53,8 @@ def _host_memory(configuration: Configuration, _: float | None) -> float | None:
     return None if peak is None else float(peak)
 
 
-def joules_per_sample(configuration: Configuration, _: float | None = None) -> float | None:
+def joules_per_sample(row: Row) -> float | None:
     """GPU energy per sample in joules; in older tables, from the energy of the counted steps."""
-    return row_joules_per_sample(configuration.row)
-
-
-def row_joules_per_sample(row: Row) -> float | None:
-    """``joules_per_sample`` of one trial."""
     if row.get("joules_per_sample") is not None:
         return float(row["joules_per_sample"])
     if row.get("energy_joules") is None or not row.get("counted_seconds"):
@@ -101,7 +96,7 @@ OBJECTIVES: Mapping[str, Objective] = {
         Objective(
             name="joules_per_sample",
             unit="J per sample",
-            of=joules_per_sample,
+            of=lambda configuration, _: joules_per_sample(configuration.row),
             error95=_energy_error95,
         ),
         Objective(

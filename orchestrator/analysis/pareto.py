@@ -24,13 +24,10 @@ def pareto_front(items: Iterable[T], objectives: Sequence[Objective[T]]) -> tupl
     for scores, item in scored:
         # With two objectives, the last item of the front is the best so far on the second.
         rivals = front[-1:] if len(objectives) <= 2 else front
-        if not any(_beats(rival, scores) for rival, _ in rivals):
+        # A rival is better if it is no worse on any objective, unless both are equal.
+        if not any(own != scores and all(map(operator.ge, own, scores)) for own, _ in rivals):
             front.append((scores, item))
     return tuple(item for _, item in front)
-
-
-def _beats(scores: Scores, others: Scores) -> bool:
-    return scores != others and all(map(operator.ge, scores, others))
 
 
 def little_memory(configuration: Configuration) -> float:

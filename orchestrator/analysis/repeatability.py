@@ -95,9 +95,7 @@ def waits(row: Row) -> float:
 
 
 def step_seconds(row: Row) -> float:
-    """The mean time of a row's step."""
-    seconds: float = row["effective_batch"] / row["samples_per_second"]
-    return seconds
+    return row["effective_batch"] / row["samples_per_second"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,14 +182,12 @@ def _variance(row: Row) -> float:
     between_trials = math.hypot(relative, between.seconds / step_seconds(row))
     # For steps shorter than the fitted ones, 30 ms, the constant part would exceed all measured.
     between_trials = min(between_trials, BETWEEN_TRIALS[Pace.HOST].relative)
-    variance: float = own_steps**2 + between_trials**2
-    return variance
+    return own_steps**2 + between_trials**2
 
 
 def _between_runs(row: Row) -> float:
     between = BETWEEN_TRIALS[pace_of(row)]
-    shared: float = between.between_runs * waits(row) ** between.waits_power
-    return shared
+    return between.between_runs * waits(row) ** between.waits_power
 
 
 def _slow_host(row: Row, variation: Variation) -> float:

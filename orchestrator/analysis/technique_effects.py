@@ -1,7 +1,8 @@
-"""The effect of each technique on the baseline: alone, and added one after another."""
+"""The effect of each technique on the baseline: alone, added one after another, or on the way."""
 
+import itertools
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from jobs.spec import Choice
@@ -10,6 +11,7 @@ from jobs.techniques.sample_kind import same_workload
 from orchestrator.analysis.configuration import Configuration, choice_order
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.repeatability import NEARLY
+from orchestrator.labels import changed_label
 
 Pair = tuple[Configuration, Configuration]
 """Two configurations that differ on one axis: with the technique, and without it."""
@@ -30,7 +32,6 @@ class TechniqueEffect:
     speed_ratio: float
     """Median of samples per second with it / without it."""
     same_training: bool
-    """Whether every pair trains the same way."""
     micro_batch: int | None = None
     """The micro-batch that all pairs have; None if they have different ones."""
 
@@ -156,3 +157,39 @@ def _next(
         return own.trains_like != start.trains_like, own.memory_bytes, -own.samples_per_second
 
     return min(following, key=order, default=None)
+
+
+def labelled_way(
+    configurations: Iterable[Configuration], before: Configuration, after: Configuration
+) -> Iterator[tuple[str, Configuration]]:
+    """Each step says what it adds to the one before; none if nothing changes."""
+    if changed_label(before.choices, after.choices):
+        yield "your arguments", before
+        for one, other in itertools.pairwise(way(configurations, before, after)):
+            yield f"+ {changed_label(one.choices, other.choices)}", other
+
+
+def way(
+    configurations: Iterable[Configuration], start: Configuration, goal: Configuration
+) -> tuple[Configuration, ...]:
+    """From ``start`` to ``goal`` by taking over techniques of the goal, in most steps, and of these
+    by the fastest ones. What lies in between has correct losses; its batch may be any."""
+    added = {own.trial_ids: _added(start.choices, own.choices) for own in configurations}
+    whole = _added(start.choices, goal.choices)
+    between = [
+        own
+        for own in configurations
+        if set() < added[own.trial_ids] < whole and not own.trains_wrongly
+    ]
+    between.sort(key=lambda own: (len(added[own.trial_ids]), own.samples_per_second))
+    ways: list[tuple[Configuration, ...]] = [(start,)]
+    for step in between:
+        reached = added[step.trial_ids]
+        before = [each for each in ways if added[each[-1].trial_ids] < reached]
+        ways.append((*max(before, key=len), step))
+    longest = max(map(len, ways))
+    return (*[each for each in ways if len(each) == longest][-1], goal)
+
+
+def _added(before: Mapping[str, Choice], after: Mapping[str, Choice]) -> set[tuple[str, Choice]]:
+    return {pair for pair in after.items() - before.items() if pair[0] not in BATCH_AXES}

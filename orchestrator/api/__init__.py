@@ -1,8 +1,8 @@
 """The Python interface: every verb as a function, and a run as an object with methods.
 
 verbs.py        sweep, tune, batch_size, recommend, compare, explain, report, doctor, init ...
-predictions.py  predict, and what it returns; tune_forecast.py for what tune would find
-gpu_forecast.py recommend, where only one GPU was measured: what several would bring
+predictions.py  predict, and what it returns
+forecasts.py    what tune would find, and what several GPUs would bring, without them
 run.py          a run, and what it answers; picture.py for its picture
 """
 

@@ -143,7 +143,6 @@ class Predictions:
 
     config: SweepConfig
     gpu: str
-    """Name of the GPU that the predictions are for."""
     gpu_bytes: int = 0
     """Its memory, if one GPU was predicted for."""
     predictions: tuple[Prediction, ...]

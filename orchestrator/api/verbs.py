@@ -211,8 +211,8 @@ def report(run: Location | str, *, allow_fewer_rows: bool = False) -> tuple[Path
 def republished(folder: Path, *, allow_fewer_rows: bool) -> Report:
     """As ``report``, for a folder. Returns the report."""
     from orchestrator.reporting.publish import publish
-    from orchestrator.storage.kept_rows import FewerRowsError
     from orchestrator.storage.run_folder import RunFolder
+    from orchestrator.storage.tables.table_reader import FewerRowsError
 
     try:
         return publish(folder, keeps_rows=True)

@@ -18,10 +18,10 @@ from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.recommendation.offers import Offer
 from orchestrator.export import arguments
-from orchestrator.export.data_module import FILE_NAME, RANDOM_ROWS, data_module
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.packages import packages, requirements
 from orchestrator.export.script import readme, train_script
+from orchestrator.export.source_lifting import FILE_NAME, RANDOM_ROWS, data_module
 from orchestrator.export.source_trial import source_trial
 from orchestrator.planning.choices.arguments import (
     EXPORTED,
@@ -179,7 +179,6 @@ def export_candidate(
 def _source(
     dataset: Dataset, results: EnvironmentResults, candidate: Offer
 ) -> tuple[TrialSpec, list[str]]:
-    """The trial to train as, and what to know about it."""
     row = candidate.measured.row
     spec, is_checked = source_trial(dataset, row)
     warnings = notes(results, candidate)

@@ -29,7 +29,7 @@ class Allocation(NamedTuple):
     formula: str
     integers: tuple[int, ...]
     kind: str
-    """What it holds: "weights", "saved activations" ...; see ``jobs.anatomy.memory.kinds``."""
+    """What it holds: "weights", "saved activations" ...; see ``jobs.anatomy.memory.ledger``."""
     once: str = ""
     """Name of what a process takes once and keeps: later allocations of this name are none."""
     cuda_stream: int = 0

@@ -1,15 +1,22 @@
 """Streams of batches of unequal length, traced at a few lengths: their sizes at every other."""
 
+from __future__ import annotations
+
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orchestrator.prediction.affine_stream import Allocation, Stream
+from orchestrator.prediction.affine_stream import Allocation, MicroBatches, Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FORMULAS
 from orchestrator.prediction.sized_stream import SizedStream, steps_of
+
+if TYPE_CHECKING:
+    from orchestrator.prediction.tracing.batches import BatchShapes, Shape
 
 Lengths = tuple[int, ...]
 """Positions along each kind of sequence of a batch: of the inputs, of the targets ..."""
@@ -50,6 +57,34 @@ def _usual_length(target: int, unit: int) -> int:
     rows are no multiple of 16, so the length is odd unless all lengths are such multiples."""
     length = max(unit, target // unit * unit)
     return length if unit % 16 == 0 or length % 2 else max(1, length - 1)
+
+
+def at_lengths(
+    shapes: Sequence[Shape],
+    of_shape: Callable[[Shape], BatchShapes],
+    traced: Callable[[BatchShapes, int], MicroBatches],
+    gpu: Gpu,
+) -> Callable[[Sequence[Shape]], list[SizedStream]]:
+    """A function from the micro-batches of a step to their streams, for all these shapes."""
+    by_kind: dict[tuple[int, bool], list[Shape]] = {}
+    for shape in shapes:
+        by_kind.setdefault((shape.rows, shape.is_padded), []).append(shape)
+    streams = {}
+    for (rows, is_padded), own in by_kind.items():
+        chosen = traced_lengths([shape.lengths for shape in own])
+        batches = {each: of_shape(replace(own[0], lengths=each)) for each in chosen}
+        traces = {each: traced(batch, rows) for each, batch in batches.items()}
+        firsts = {each: first for each, (first, _) in traces.items()}
+        laters = {each: later for each, (_, later) in traces.items() if later is not None}
+        streams[rows, is_padded] = [LengthStreams(part, gpu) for part in (firsts, laters) if part]
+
+    def micro_batches(step: Sequence[Shape]) -> list[SizedStream]:
+        return [
+            streams[own.rows, own.is_padded][number > 0].at(own.lengths)
+            for number, own in enumerate(step)
+        ]
+
+    return micro_batches
 
 
 class LengthStreams:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -16,19 +17,25 @@ from orchestrator.prediction.affine_stream import (
 )
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.intervals import Replayed, predicted
-from orchestrator.prediction.length_streams import Lengths, LengthStreams, traced_lengths
+from orchestrator.prediction.length_streams import at_lengths
 from orchestrator.prediction.margins import widened
 from orchestrator.prediction.prediction import Prediction, unknown
 from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
-from orchestrator.prediction.sized_stream import SizedStream, SizedStreams
+from orchestrator.prediction.sized_stream import SizedStreams
 from orchestrator.prediction.time.operations import StepWork, Work
 from orchestrator.prediction.time.shared_work import parts_of_ranks, shared_step, zero_update
-from orchestrator.prediction.time.step_work import formats, repeated_share, step_of, update_key
+from orchestrator.prediction.time.step_work import (
+    PartWork,
+    formats,
+    repeated_share,
+    step_of,
+    update_key,
+)
 from orchestrator.prediction.unsupported import is_fsdp
 from orchestrator.units import memory
 
 if TYPE_CHECKING:
-    from orchestrator.prediction.tracing.batches import BatchShapes, Shape
+    from orchestrator.prediction.tracing.batches import BatchShapes
     from orchestrator.prediction.tracing.compiled_block import CompiledBlock
     from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
 
@@ -92,8 +99,13 @@ class ModelGroup:
             except Exception as error:
                 self._predicted[key] = unknown(spec, error)
         found = replace(self._predicted[key], trial_id=spec.trial_id, choices=spec.choices)
-        is_known = found.device is not None and self._knows_step(spec)
-        return replace(found, step=self.step_work(spec)) if is_known else found
+        # DeepSpeed on one GPU is for states on the host, whose time is not known.
+        is_known = spec.world_size > 1 or spec.settings.deepspeed is None
+        if found.device is None or not is_known:
+            return found
+        with suppress(ValueError):  # other kernels run on other micro-batches
+            return replace(found, step=self.step_work(spec))
+        return found
 
     def _prediction(self, spec: TrialSpec, kept: float) -> Prediction:
         """The figures of an epoch, and for rows of unequal length also what a trial measures."""
@@ -176,28 +188,37 @@ class ModelGroup:
         streams = zero.trial_streams(self.step.model, engine, *micro_batches, spec.accumulation)
         return _Parts(streams=streams, outside=engine.outside_bytes(self._gpu), notes=notes)
 
-    def _knows_step(self, spec: TrialSpec) -> bool:
-        # DeepSpeed on one GPU is for states on the host, whose time is not known.
-        is_known = spec.world_size > 1 or spec.settings.deepspeed is None
-        return is_known and self.step.batches.lengths is None
-
     def first(self, spec: TrialSpec) -> Stream:
         """The first micro-batch, of the longest rows."""
         return self._micro_batches(self.step.batches.worst(spec.micro_batch), spec.micro_batch)[0]
 
     def step_work(self, spec: TrialSpec) -> StepWork:
-        """The kernels of a step whose rows are equally long."""
+        """The kernels of a step; if its rows are of unequal length, of a usual one of an epoch."""
         key = (update_key(spec), spec.micro_batch, spec.accumulation, repeated_share(spec))
         if key not in self._steps:
-            batch = self.step.batches.worst(spec.micro_batch)
-            first, later = self._micro_batches(batch, spec.micro_batch)
-            parts = first.work, later.work if later else None
+            first, later, tokens, new_shapes = self._parts(spec)
             if spec.world_size > 1:
-                parts = parts_of_ranks(spec, *parts)
-            update = self._update_work(spec)
-            step = step_of(spec, *parts, update, batch.tokens())
+                first, later = parts_of_ranks(spec, first, later)
+            step = step_of(spec, first, later, self._update_work(spec), tokens)
+            step = replace(
+                step,
+                samples=step.samples * self.step.batches.samples_per_row,
+                new_shapes=new_shapes,
+            )
             self._steps[key] = step if spec.world_size == 1 else shared_step(spec, step)
         return replace(self._steps[key], formats=formats(spec))
+
+    def _parts(self, spec: TrialSpec) -> tuple[PartWork, PartWork | None, float, float]:
+        """A step's first micro-batch, any later one, the positions of a row, and how many
+        shapes of a step are new."""
+        batches = self.step.batches
+        if batches.ragged is not None:
+            from orchestrator.prediction.tracing.usual_step import usual_parts
+
+            return usual_parts(spec, batches, self.affine, self._traced)
+        batch = batches.worst(spec.micro_batch)
+        first, later = self._micro_batches(batch, spec.micro_batch)
+        return first.work, later.work if later else None, batch.tokens(), 0.0
 
     def _update_work(self, spec: TrialSpec) -> Work:
         if spec.settings.deepspeed is None:
@@ -226,43 +247,14 @@ class ModelGroup:
             # Every epoch meets the longest row, but few meet all of the longest in one batch.
             orders.insert(0, [*orders[0], *row_order.worst(*rows)])
         orders.append(row_order.trial(*rows))
-        sized = self._at_lengths([own for steps in orders for own in itertools.chain(*steps)])
+        shapes = [own for steps in orders for own in itertools.chain(*steps)]
+        sized = at_lengths(shapes, batches.of_shape, self._traced, self._gpu)
         replays: list[ReplayedPeaks] = []
         for steps in orders:
             own = replace(streams, steps=[sized(step) for step in steps])
             # Both orders of segments of the epoch itself; the other orders of rows differ anyway.
             replays.append(replay(own, self._sized, upwards=not replays))
         return replays
-
-    def _at_lengths(self, shapes: list[Shape]) -> Callable[[list[Shape]], list[SizedStream]]:
-        """A function from the micro-batches of a step to their streams, for all these shapes."""
-        lengths: dict[tuple[int, bool], list[Lengths]] = {}
-        for shape in shapes:
-            lengths.setdefault((shape.rows, shape.is_padded), []).append(shape.lengths)
-        streams = {own: self._length_streams(*own, wanted) for own, wanted in lengths.items()}
-
-        def micro_batches(step: list[Shape]) -> list[SizedStream]:
-            sized = []
-            for number, own in enumerate(step):
-                later = number > 0
-                sized.append(streams[own.rows, own.is_padded][later].at(own.lengths))
-            return sized
-
-        return micro_batches
-
-    def _length_streams(
-        self, rows: int, is_padded: bool, wanted: list[Lengths]
-    ) -> tuple[LengthStreams, ...]:
-        """The first micro-batch of a step, and any later one, at all wanted lengths."""
-        from orchestrator.prediction.tracing.batches import Shape
-
-        traces = {}
-        for lengths in traced_lengths(wanted):
-            batch = self.step.batches.of_shape(Shape(rows, is_padded, lengths))
-            traces[lengths] = self._traced(batch, rows)
-        firsts = {own: first for own, (first, _) in traces.items()}
-        laters = {own: later for own, (_, later) in traces.items() if later is not None}
-        return tuple(LengthStreams(own, self._gpu) for own in (firsts, laters) if own)
 
     def _evaluation_of(self, spec: TrialSpec) -> Stream | None:
         if spec.measure.evaluate_and_save and self._evaluation is None:

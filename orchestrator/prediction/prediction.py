@@ -96,7 +96,7 @@ class Prediction:
     measured_bytes: int | None = None
     """Memory of the GPU whose constants were all measured; None if some were not."""
     anatomy: Mapping[str, int] = field(default_factory=dict)
-    """Kind of memory (``jobs.anatomy.memory.kinds``) -> bytes at the peak of ``allocated``."""
+    """Kind of memory (``jobs.anatomy.memory.ledger``) -> bytes at the peak of ``allocated``."""
     unknown: str = ""
     """Why nothing is predicted; empty if something is."""
     bounds: Bounds | None = None

@@ -22,7 +22,6 @@ MARKS_MEAN = {
     HOST_BOUND: "host-bound: the GPU waited for the host, so this is the host's speed",
     LOSS_MISMATCH: "loss mismatch: the losses do not match the reference",
 }
-"""Mark -> its meaning for a configuration."""
 
 LOSS_STATES: Mapping[CheckState, str] = {
     CheckState.MATCHES: "match the reference",

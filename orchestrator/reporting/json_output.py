@@ -1,8 +1,8 @@
 """A report as plain JSON values: bytes, seconds, samples per second; null: not measured."""
 
-import math
-from collections.abc import Mapping
 from typing import Any
+
+from pydantic_core import to_jsonable_python
 
 from jobs.spec import to_json as plain
 from orchestrator.analysis.dataset import EnvironmentResults
@@ -12,7 +12,7 @@ from orchestrator.reporting.report import Report
 def to_json(report: Report) -> dict[str, Any]:
     """The run's head, then every section under its name, whole: no table is shortened."""
     dataset = report.dataset
-    document: dict[str, Any] = strict(
+    return strict(
         {
             "run": dataset.name,
             "folder": None if dataset.folder is None else str(dataset.folder),
@@ -40,7 +40,6 @@ def to_json(report: Report) -> dict[str, Any]:
             "files": list(map(str, report.files)),
         }
     )
-    return document
 
 
 def _sections(report: Report, environment: EnvironmentResults | None) -> dict[str, Any]:
@@ -60,14 +59,4 @@ def _sections(report: Report, environment: EnvironmentResults | None) -> dict[st
 
 def strict(value: Any) -> Any:
     """Plain values that every JSON parser reads: figures that are not finite become null."""
-    return _finite(plain(value))
-
-
-def _finite(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    if isinstance(value, Mapping):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return list(map(_finite, value))
-    return value
+    return to_jsonable_python(plain(value), inf_nan_mode="null")

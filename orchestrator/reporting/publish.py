@@ -18,10 +18,10 @@ from orchestrator.reporting.plots import frontier
 from orchestrator.reporting.report import Report
 from orchestrator.reporting.verbs import tune_result
 from orchestrator.storage import layout
-from orchestrator.storage.kept_rows import refuse_fewer_rows
 from orchestrator.storage.run_reader import RunContents, read_run_folder
 from orchestrator.storage.tables import parquet
 from orchestrator.storage.tables.columns import FRONTIER_COLUMNS
+from orchestrator.storage.tables.table_reader import refuse_fewer_rows
 
 if TYPE_CHECKING:
     import pyarrow as pa

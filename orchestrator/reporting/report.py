@@ -18,8 +18,6 @@ from orchestrator.units import count, duration
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportPart:
-    """One section of one report."""
-
     section: Section
     environment: EnvironmentResults | None
     """None if it is about the whole run."""
@@ -68,7 +66,6 @@ class Report:
 
     @property
     def follow_up_slot_seconds(self) -> float:
-        """Slot time of the follow-ups."""
         return _slot_seconds(self.dataset.follow_ups)
 
     @property

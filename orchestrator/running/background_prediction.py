@@ -49,7 +49,7 @@ class BackgroundPredictor(ExitStack, Observer):
         return predicted
 
     def seconds_on(self, gpu_model: str) -> Mapping[str, float]:
-        """Trial id -> likely seconds of a step of the same trials, where they are known."""
+        """Trial id -> likely seconds of a sample of the same trials, where they are known."""
         return self._seconds[gpu_model]
 
     def started(self, spec: TrialSpec) -> None:
@@ -99,7 +99,7 @@ class BackgroundPredictor(ExitStack, Observer):
                     predicted[prediction.trial_id] = float(prediction.device.bytes)
                 time = None if prediction.step is None else time_of(prediction.step, gpu)
                 if time is not None:
-                    seconds[prediction.trial_id] = time.likely_seconds
+                    seconds[prediction.trial_id] = time.likely_seconds_per_sample
 
         try:
             # Trials that share a trace go to the same worker, so that the trace is made once.

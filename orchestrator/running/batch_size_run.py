@@ -31,7 +31,6 @@ class HardwareAnswers:
 
     hardware: str
     folder: RunFolder
-    """The run folder with the records."""
     answers: tuple[BatchSizeResult, ...]
     """One per technique set, in their order."""
     is_interrupted: bool

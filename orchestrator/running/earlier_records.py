@@ -30,7 +30,6 @@ class EarlierRecords:
     tables: int = 0
     """How many tables were moved aside."""
     moved_to: str = ""
-    """The folder that records and tables were moved to."""
     is_fresh: bool = False
     """Whether the user asked for everything to be measured again."""
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jobs.node.bytecode import keep_bytecode
+from jobs.node.processes import keep_bytecode
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import Plan, plan
 from orchestrator.planning.settings import SweepConfig

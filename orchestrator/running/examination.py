@@ -7,7 +7,6 @@ from typing import Any
 
 from jobs.node.checks.findings import Finding, ok, problem, warning
 from jobs.spec import to_json
-from orchestrator.running.nodes import NODE_SECONDS
 from orchestrator.running.ray_address import advice, is_elsewhere, ray_address, why_unreachable
 from orchestrator.units import count
 
@@ -51,7 +50,7 @@ def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
 
     try:
         # One report from every node, or the error in its place.
-        answers = ask_nodes(address, look, NODE_SECONDS)
+        answers = ask_nodes(address, look)
     except (ConnectionError, RuntimeError, ValueError) as error:
         return [look(), _report("cluster", [problem(_sentence(error), advice(str(error)))])]
     reports = []

@@ -45,7 +45,6 @@ class RunRequest:
     planned: int | None = None
     """Number of planned trials; None if the search creates them while it runs."""
     ruled_out: Sequence[TrialRecord] = ()
-    """Records of planned trials that cannot run."""
     observers: Sequence[Observer] = ()
     """Observers besides progress and loggers."""
     spent_seconds: float = 0.0

@@ -10,7 +10,8 @@ from typing import Any
 from jobs.spec import Needs, TrialSpec
 
 NODE_SECONDS = 180.0
-"""How long a node may take to describe itself. A node that takes longer gets no trial."""
+"""How long Ray may take to start or to be joined, and a node to describe itself: one that takes
+longer gets no trial."""
 
 
 class ClusterError(RuntimeError):

@@ -21,7 +21,7 @@ Trials = Sequence[TrialSpec]
 PredictedBytes = Mapping[str, float]
 """Trial -> bytes of device memory. It may grow while the search runs."""
 PredictedSeconds = Mapping[str, float]
-"""Trial -> seconds of a step. It may grow, too."""
+"""Trial -> seconds of a sample. It may grow, too."""
 
 
 class MemoryPredictor(Protocol):
@@ -32,7 +32,7 @@ class MemoryPredictor(Protocol):
         begin."""
 
     def seconds_on(self, gpu_model: str) -> PredictedSeconds:
-        """The seconds of a step of these trials."""
+        """The seconds of a sample of these trials."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

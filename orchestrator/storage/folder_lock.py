@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import IO
 
-from orchestrator.storage.regular_file import open_regular
+from orchestrator.storage.layout import open_regular
 
 
 class NotLockableError(OSError):

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pydantic_core
 from pydantic import TypeAdapter
-from pydantic_core import from_json
 
 from jobs.flags import unknown_kinds
-from jobs.record import SCHEMA_VERSION, ArrowType, TrialRecord, record_from_json
-from orchestrator.storage.layout import record_files
-from orchestrator.storage.regular_file import read_regular
+from jobs.record import SCHEMA_VERSION, ArrowType, TrialRecord
+from jobs.spec import from_json
+from orchestrator.storage.layout import read_regular, record_files
 from orchestrator.storage.run_metadata import UnreadableRunError
-from orchestrator.storage.tables.anatomy_rows import is_sound
-from orchestrator.storage.tables.column_values import is_integer, is_number, is_of_type, is_possible
+from orchestrator.storage.tables.columns import is_integer, is_number, is_of_type, is_possible
+from orchestrator.storage.tables.trial_table import is_sound
 from orchestrator.units import count, listed
 
 _DAMAGE = (OSError, KeyError, TypeError, ValueError, AttributeError, RecursionError)
@@ -52,11 +52,11 @@ def read_record(path: Path) -> TrialRecord | None:
     """The record in a file; None if there is none that a table can hold."""
     try:
         text = read_regular(path)
-        raw = from_json(text)
+        raw = pydantic_core.from_json(text)
         if raw["schema_version"] != SCHEMA_VERSION:
             return None
         _shape().validate_json(text, strict=True)  # every value of its type
-        record = record_from_json(raw)  # no field that this version does not know
+        record = from_json(TrialRecord, raw)  # no field that this version does not know
     except _DAMAGE:
         return None
     # The file is named after its trial. That of a superseded record may have a number, too.
@@ -80,7 +80,7 @@ def find_records(run_folder: Path) -> RecordsFound:
 
 def _is_newer(path: Path) -> bool:
     try:
-        return bool(from_json(read_regular(path))["schema_version"] > SCHEMA_VERSION)
+        return bool(pydantic_core.from_json(read_regular(path))["schema_version"] > SCHEMA_VERSION)
     except _DAMAGE:
         return False
 

@@ -12,9 +12,8 @@ from typing_extensions import TypedDict
 
 from jobs.record import SCHEMA_VERSION
 from jobs.spec import Choice
-from orchestrator.storage.layout import RUN
+from orchestrator.storage.layout import RUN, read_regular
 from orchestrator.storage.redaction import redacted
-from orchestrator.storage.regular_file import read_regular
 from orchestrator.storage.search_summary import SearchSummary
 
 

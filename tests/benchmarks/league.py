@@ -22,7 +22,7 @@ from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.prediction.prediction import CARDS
-from orchestrator.storage.tables.predictions import read_predictions
+from orchestrator.storage.tables.parquet import read_predictions
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import GIB
 from tests.benchmarks.recorded.configurations import identity, measured_rows, recorded_runs

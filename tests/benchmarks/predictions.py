@@ -29,7 +29,7 @@ from orchestrator.prediction.time.operations import StepWork
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import full_rate_seconds
 from orchestrator.reporting.verbs.prediction import row, time_row
-from orchestrator.storage.tables.predictions import write_predictions
+from orchestrator.storage.tables.parquet import write_predictions
 from tests.benchmarks.recorded.configurations import planned_again, recorded_runs
 
 _MODELS_A_PROCESS = 12

@@ -49,6 +49,7 @@ SUBCOMMANDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         **RUNS,
         "--other": {"type": Path, "required": True, "help": "the same of another card"},
     },
+    "unequal_rows": RUNS,
 }
 """Module of ``tests.benchmarks.recorded``, whose function ``lines`` takes these arguments."""
 

@@ -10,7 +10,7 @@ import pytest
 from jobs.spec import TrialSpec
 from jobs.techniques import AXES
 from orchestrator.export import arguments, packages, script
-from orchestrator.export.data_module import RANDOM_ROWS, data_module
+from orchestrator.export.source_lifting import RANDOM_ROWS, data_module
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from tests.support.commands import ROOT

@@ -3,15 +3,18 @@ and planned.
 """
 
 import ast
+import contextlib
 import doctest
+import importlib
+import io
 import json
 import os
 import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterator
+from contextlib import ExitStack
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any
@@ -52,30 +55,35 @@ def run_shell(
     """Run a command; where the page shows its output, it is that output (``...`` stands for
     anything).
 
-    Modules and scripts run in processes that have the libraries already, and so do trials. Ray
-    starts in a process of its own.
+    Modules and scripts run in processes that have the libraries already, and so do trials. Sweeps
+    run here, on the Ray of this worker.
     """
     variables = {
         **os.environ,
         "PATH": f"{sys.prefix}/bin:{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
     }
-    python = re.fullmatch(r"python (?:-m )?+(?!orchestrator\.(?:sweep|batch_size))(.*)", command)
-    if python:
+    sweep = re.fullmatch(r"python -m (orchestrator\.(?:sweep|batch_size)) (.*)", command)
+    python = re.fullmatch(r"python (?:-m )?+(.*)", command)
+    if sweep and "--dry-run" not in command:
+        verb = importlib.import_module(sweep[1])
+        with (
+            waiting_parent(processes, parents, cores(), steps=STEPS),
+            contextlib.redirect_stdout(io.StringIO()) as printed,
+            contextlib.redirect_stderr(io.StringIO()) as errors,
+        ):
+            status = verb.main(shlex.split(sweep[2]))
+        ran = subprocess.CompletedProcess(command, status, printed.getvalue(), errors.getvalue())
+    elif python:
         ran = printed_by_python(processes, shlex.split(python[1]), folder, variables)
     else:
-        is_measuring = command.startswith("python -m")
-        waiting: AbstractContextManager[Mapping[str, str]] = nullcontext({})
-        if is_measuring:
-            waiting = waiting_parent(processes, parents, cores(), steps=STEPS)
-        with waiting as variable:
-            ran = subprocess.run(
-                ["bash", "-euo", "pipefail", "-c", command],
-                cwd=folder,
-                env=variables | variable,
-                capture_output=True,
-                text=True,
-            )
+        ran = subprocess.run(
+            ["bash", "-euo", "pipefail", "-c", command],
+            cwd=folder,
+            env=variables,
+            capture_output=True,
+            text=True,
+        )
     assert ran.returncode == 0, f"$ {command}\n{ran.stdout}\n{ran.stderr}"
     shown = doctest.OutputChecker().check_output(expected, ran.stdout, _EQUAL_OUTPUT)
     assert not expected or shown, (
@@ -163,14 +171,14 @@ def techniques() -> Iterator[None]:
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("techniques")
+@pytest.mark.usefixtures("ray_session", "techniques")
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page)], ids=named)
-def test_every_block_of_a_page_runs(page, workspace, processes, tmp_path_factory, monkeypatch):
+def test_every_block_of_a_page_runs(page, workspace, processes, parents_folder, monkeypatch):
     monkeypatch.chdir(workspace)
     names: dict[str, Any] = {"__name__": "__main__"}
     for block in blocks(page):
         try:
-            run(block, workspace, names, processes, tmp_path_factory.mktemp("parent"))
+            run(block, workspace, names, processes, parents_folder)
         except BaseException as error:
             error.add_note(f"{named(page)}, line {block.line}")
             raise

@@ -60,8 +60,6 @@ def test_pause_between_steps_is_in_the_gap_alone(case, slot, tmp_path):
     # The host has issued the update when it sleeps; the GPU still works on it for a while.
     covered = plain["update_seconds_median"]
     assert PAUSE - covered - allowed < added("step_gap_seconds_median") < PAUSE + allowed
-    assert added("step_gap_host_seconds_median") == pytest.approx(PAUSE, abs=allowed)
-    assert added("step_gap_upkeep_seconds_median") == pytest.approx(PAUSE, abs=allowed)
     assert abs(added("data_seconds_median")) < allowed
     # It is in no other part of the step.
     for column in ("forward_seconds_median", "update_seconds_median"):

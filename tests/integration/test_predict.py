@@ -26,7 +26,7 @@ from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import CARDS, Prediction
 from orchestrator.reporting.verbs import prediction as reported
-from orchestrator.storage.tables.predictions import read_predictions
+from orchestrator.storage.tables.parquet import read_predictions
 from orchestrator.storage.tables.table_reader import read_trials_file
 from tests.support.commands import ROOT, python
 from tests.support.tiny_decoders import LLAMA, MODEL

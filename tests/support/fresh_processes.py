@@ -27,7 +27,7 @@ from unittest.mock import patch
 
 from jobs.isolation import prewarm
 from jobs.node.processes import end_with_parent, process_variables
-from jobs.record import Outcome, TrialRecord, record_from_json
+from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec, from_json, to_json
 
 LIBRARIES = ["torch", "datasets", "transformers.trainer", "accelerate", "peft", "bitsandbytes"]
@@ -147,7 +147,11 @@ def printed_by_python(
 def _run_python(
     words: Sequence[str], folder: Path, variables: Mapping[str, str], files: Sequence[Path]
 ) -> None:
+    from jobs.library_facts.__main__ import answer
+    from orchestrator.planning import library_facts
+
     _as_started()
+    library_facts._asked = answer  # the libraries are here, so no further process imports them
     for descriptor, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), descriptor)
     os.chdir(folder)
@@ -164,7 +168,7 @@ def _run_python(
 def measured_record(context: ForkServerContext, spec: TrialSpec, folder: Path) -> TrialRecord:
     """The record of a trial that has run in a process of its own, and ended ok."""
     in_a_process(context, _measure, to_json(spec), folder)
-    record = record_from_json(json.loads((folder / "record.json").read_text()))
+    record = from_json(TrialRecord, json.loads((folder / "record.json").read_text()))
     assert record.outcome is Outcome.OK, record.reason
     return record
 

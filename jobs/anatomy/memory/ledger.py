@@ -4,10 +4,9 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from jobs.anatomy.memory.kinds import kind_of
 from jobs.anatomy.memory.live_tensors import LiveTensor
 from jobs.anatomy.memory.timeline import StepMemory
-from jobs.anatomy_record import Entry
+from jobs.anatomy_record import Entry, kind_of
 
 RESIDUAL = "residual"
 
@@ -54,7 +53,6 @@ def host_memory(live_tensors: Sequence[LiveTensor]) -> Iterator[Entry]:
 
 
 def bytes_by_name(live_tensors: Sequence[LiveTensor], device: str) -> Counter[str]:
-    """Name -> bytes of the tensors on a device."""
     nbytes: Counter[str] = Counter()
     for tensor in live_tensors:
         if tensor.device == device:

@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from jobs.anatomy.memory.kinds import OTHER
 from jobs.anatomy.trace import MemoryEvent, PhaseSpan, Trace, phase_at
-from jobs.anatomy_record import Timeline
+from jobs.anatomy_record import OTHER, Timeline
 
 Sizes = NDArray[np.int64]
 SAMPLES = 150  # samples of a timeline, at most

@@ -1,7 +1,5 @@
 """Where the time of a step went.
 
 operations.py   by kind of operation, in the three groups of the Hugging Face guide
-modules.py      by the class of the module that spent it
 phases.py       by what the loop did: compute, data wait, launch-bound idle, logging
-efficiency.py   floating-point operations of a step, and the MFU
 """

@@ -6,7 +6,6 @@ from typing import Any
 
 import transformers
 
-from jobs.finetuning.trl.reference_model import drop_copied_adapter, reference_copy
 from jobs.finetuning.trl.sft_loop import trl_trainer
 from jobs.finetuning.trl.sft_rows import counting
 from jobs.finetuning.user_code.objects import UserCodeError
@@ -80,3 +79,19 @@ def _timed_reference(trainer: Any, *args: Any, **kwargs: Any) -> Any:
     dataset = super(type(trainer), trainer)._precompute_ref_logps(*args, **kwargs)
     trainer.reference_seconds = time.perf_counter() - begin
     return dataset
+
+
+def reference_copy(model: Any) -> Any:
+    """A copy of the model that no optimizer changes, on the same device. TRL loads the checkpoint a
+    second time and does not freeze it, so autocast keeps 16-bit copies in the forward pass. A
+    frozen copy would need less memory than TRL's training."""
+    import copy
+
+    return copy.deepcopy(model).eval()
+
+
+def drop_copied_adapter(model: Any) -> None:
+    """Remove the copy of a new adapter, so that the reference is the model without its adapter. TRL
+    copies an adapter that it did not create, because it may have been trained before."""
+    if "ref" in getattr(model, "peft_config", {}):
+        model.delete_adapter("ref")

@@ -63,7 +63,6 @@ _Loss = Literal[
 
 
 def _sft(parameters: Mapping[str, Any]) -> Variant:
-    """The row of ``SFTTrainer`` with parameters of its configuration class."""
     arguments = {"parameters": dict(parameters)}
     return Variant(
         doc="TRL's SFTTrainer, with its chat templates, prompt masks, packing and chunked loss; "
@@ -81,7 +80,6 @@ def _sft(parameters: Mapping[str, Any]) -> Variant:
 
 
 def _dpo(parameters: Mapping[str, Any]) -> Variant:
-    """The row of ``DPOTrainer`` with parameters of its configuration class."""
     arguments = {"trainer": "dpo", "parameters": dict(parameters)}
     traits = ["trl", "preferences", OTHER_WORKLOAD]
     if parameters.get("sync_ref_model"):
@@ -140,10 +138,10 @@ hooks_of("jobs.finetuning.trl.dpo_rows", {"trl_preference_rows": "dpo_rows"})
 hooks_of("jobs.finetuning.trl.dpo_loop", {"trl_preference_loop": "train"})
 services_of("jobs.finetuning.trl.parameters", "checked_sft", "checked_dpo")
 services_of(
-    "jobs.finetuning.trl.pair_rows", "pair_problem", "prompt_of_pair", "implicit_prompt_note"
+    "jobs.finetuning.trl.raw_rows", "pair_problem", "prompt_of_pair", "implicit_prompt_note"
 )
-services_of("jobs.finetuning.trl.token_rows", "without_padding", "padding_tokenizer")
-services_of("jobs.finetuning.trl.reference_model", "reference_copy", "drop_copied_adapter")
+services_of("jobs.finetuning.trl.raw_rows", "without_padding", "padding_tokenizer")
+services_of("jobs.finetuning.trl.dpo_loop", "reference_copy", "drop_copied_adapter")
 
 COLUMNS += (
     Column.text(

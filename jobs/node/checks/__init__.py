@@ -5,7 +5,7 @@ All checks run on every node of a cluster.
 machine            gathers the facts about the node, without judging them
 installed          what of software is on it, read without importing anything
 findings           what a check and a finding are
-gpu_health, package_versions, toolchain, host_resources
+gpu_health, toolchain, host_resources
                    the checks: pure functions from a ``Machine`` to findings; each file ends with
                    its rows of ``CHECKS``
 rates              compares measured GPUs with each other
@@ -18,14 +18,13 @@ from pathlib import Path
 from typing import Any
 
 from jobs.node import environment, nvml
-from jobs.node.checks import gpu_health, host_resources, package_versions, rates, toolchain
+from jobs.node.checks import gpu_health, host_resources, rates, toolchain
 from jobs.node.checks.findings import Check, Finding, problem
 from jobs.node.checks.machine import Machine, look
 from jobs.spec import to_json
 
 CHECKS: Mapping[str, Check] = {
     **gpu_health.CHECKS,
-    **package_versions.CHECKS,
     **toolchain.CHECKS,
     **host_resources.CHECKS,
 }

@@ -15,8 +15,7 @@ from typing import Any
 from jobs.infrastructure import mount_of
 from jobs.node import environment
 from jobs.node.checks import installed
-from jobs.node.links import slowest_link
-from jobs.node.nvml import slowed_by
+from jobs.node.nvml import slowed_by, slowest_link
 
 VARIABLES = (
     "TORCH_CUDA_ARCH_LIST",

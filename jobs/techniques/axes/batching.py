@@ -84,8 +84,10 @@ def packed_rows(dataset: Any, collate: Collate, *, attention: str, tokens: int) 
     """Blocks of ``tokens`` tokens without padding, and their collator. If a row reaches into the
     next block, its rest counts as a new row there. Last tokens that fill no block are left out.
     Raises ValueError if all rows together fill none."""
+    import datasets
     import transformers
 
+    datasets.disable_progress_bars()
     packed = dataset.with_format(None).map(
         _block_maker(tokens),
         batched=True,

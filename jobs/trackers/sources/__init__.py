@@ -2,7 +2,6 @@
 
 cuda_events    CUDA events with the time at which the host launched them
 dispatch_mode  every operator as PyTorch dispatches it
-gpu_sensors    NVML's energy, clock, temperature, utilization and power limit
 micro_batches  the samples and tokens of every micro-batch
 series         readings with their times; device scalars, copied to the host asynchronously
 """

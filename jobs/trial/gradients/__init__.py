@@ -1,7 +1,6 @@
 """Compares the gradients of a trial with those of the same weights in fp32, tensor by tensor.
 
 check      the comparison of one optimizer step, and its result
-captured   the gradients, weights and samples of a step, as the training loop had them
 reference  the same model in fp32 with plain attention, and its gradients
 rounding   the errors that a number format explains, by random rounding
 """

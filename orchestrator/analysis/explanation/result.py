@@ -73,14 +73,12 @@ class Explanation:
     before: Side
     after: Side
     choices: tuple[Difference, ...]
-    """The axes on which they differ."""
     seconds_per_sample: Breakdown
     module_seconds: Breakdown | None
     """Of forward and backward pass, by class of module. None unless both were profiled."""
     memory_bytes: Breakdown
     losses: LossCurves | None
     runtime: tuple[Difference, ...]
-    """What ran differently."""
     recipes: tuple[TrainingRecipe, TrainingRecipe]
     slower_profiles: tuple[float | None, float | None]
     """Busy time of the profiled step, divided by that of a counted one; None if at most 1.05."""

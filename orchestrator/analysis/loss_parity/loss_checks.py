@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from operator import itemgetter
 
 from jobs.flags import Flag, FlagKind
-from jobs.loss_scaling import scaling_flag
+from jobs.gradient_check import scaling_flag
 from jobs.record import Outcome
 from jobs.techniques import AXES, BATCH_AXES
 from jobs.techniques.sample_kind import same_workload

@@ -4,9 +4,7 @@ offers.py         what one could train with: as measured, or with more accumulat
 interpolation.py  the same between two measured micro-batches
 ranking.py        candidates in order, by an objective and constraints; ``Ranking.pick`` is the only
                   place that decides
-not_ranked.py     why a measured configuration is not ranked
 decision.py       one decision, with its runners-up and what the constraints cost
-gpu_counts.py     the best on each number of GPUs
 longest.py        the longest samples that fit
 """
 

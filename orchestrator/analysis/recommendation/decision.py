@@ -9,15 +9,53 @@ from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison, decisive_check
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.pareto import little_memory, pareto_front
-from orchestrator.analysis.recommendation.gpu_counts import GpuCount, gpu_counts
-from orchestrator.analysis.recommendation.not_ranked import (
+from orchestrator.analysis.recommendation.offers import Offer, as_measured
+from orchestrator.analysis.recommendation.ranking import (
+    Constraints,
+    Rankings,
     Reason,
     best_of_other_samples,
     not_ranked,
 )
-from orchestrator.analysis.recommendation.offers import Offer, as_measured
-from orchestrator.analysis.recommendation.ranking import Constraints, Rankings
 from orchestrator.analysis.repeatability import NEARLY
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GpuCount:
+    gpus: int
+    best: Offer
+    efficiency: float | None
+    """Its speed, as a share of what so many GPUs would have that each train like the best on one
+    GPU; None if nothing on one GPU meets the constraints."""
+
+    @property
+    def samples_per_second_per_gpu(self) -> float:
+        return self.best.configuration.samples_per_second / self.gpus
+
+
+def gpu_counts(rankings: Rankings, constraints: Constraints) -> Sequence[GpuCount]:
+    """The best on each number of GPUs, the fewest first; empty if the run has only one number."""
+    by_count = grouped(rankings.configurations, attrgetter("gpus"))
+    if len(by_count) < 2:
+        return ()
+    picks: dict[int, Offer] = {}
+    for gpus in sorted(by_count):
+        own = replace(rankings, configurations=by_count[gpus]).under(constraints)
+        if (pick := own.pick(constraints.memory_bytes)) is not None:
+            picks[gpus] = pick
+    alone = picks.get(1)
+
+    def efficiency(gpus: int, best: Offer) -> float | None:
+        if alone is None:
+            return None
+        speed, of_one = (own.configuration.samples_per_second for own in (best, alone))
+        return speed / (gpus * of_one)
+
+    return [
+        GpuCount(gpus=gpus, best=best, efficiency=efficiency(gpus, best))
+        for gpus, best in picks.items()
+    ]
+
 
 WORTH_MENTIONING = 0.02
 """Loosening a constraint is mentioned if it gains more than this share."""

@@ -21,7 +21,6 @@ class Basis(enum.StrEnum):
     """How the figures of a candidate are known."""
 
     MEASURED = "measured"
-    """This very configuration was measured."""
     LESS_ACCUMULATION = "less accumulation"
     """Its speed there is a lower bound, and its memory with the kept gradients an upper bound."""
     WRONG_LOSS_SCALE = "wrong loss scale"

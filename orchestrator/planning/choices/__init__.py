@@ -3,6 +3,5 @@
 technique_parameters.py  techniques with parameters of the user's own
 arguments.py             names that the installed transformers knows, and which the runner decides
 axes.py                  the keys that are written in axes: grids, exclusions, trials, baseline
-set_choices.py           values of the command line in place of the file's
 base_arguments.py        the user's TrainingArguments and DeepSpeed file, checked against the axes
 """

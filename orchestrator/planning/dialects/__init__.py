@@ -5,6 +5,5 @@ trainers/        what each key of a trainer's file says: one table per trainer
 to_ours/         what the keys say together -> our configuration
 write_back/      a measured configuration -> changed keys of the user's own file
 translate.py     reads the keys of some files, and makes and writes one configuration
-outcome.py       what became of each key
 registry.py      the dialects, and which of them a file is written in
 """

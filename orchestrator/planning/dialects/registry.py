@@ -27,7 +27,6 @@ training_arguments
 
 @functools.cache
 def dialects() -> tuple[Dialect, ...]:
-    """All dialects."""
     return tuple(map(dialect, _TABLES.split()))
 
 
@@ -86,7 +85,9 @@ def _commands(text: str) -> Iterator[tuple[list[str], Mapping[str, Any]]]:
     script sets are replaced, and nothing is run."""
     variables: dict[str, str] = {}
     for line in re.sub(r"\\\r?\n", " ", text).splitlines():
-        line = _QUOTIENT.sub(_quotient, _replaced(line, variables))
+        line = _QUOTIENT.sub(
+            lambda found: str(int(found[1]) // max(1, int(found[2]))), _replaced(line, variables)
+        )
         try:
             words = shlex.split(line, comments=True)
         except ValueError:
@@ -130,10 +131,6 @@ def _value(word: str) -> Any:
         except yaml.YAMLError:
             return word
     return word
-
-
-def _quotient(found: re.Match[str]) -> str:
-    return str(int(found[1]) // max(1, int(found[2])))
 
 
 def _replaced(word: str, variables: Mapping[str, str]) -> str:

@@ -50,8 +50,11 @@ def keys_schema() -> dict[str, Any]:
     sections: list[type[BaseModel]] = [ConfigFile, *_sections_below(ConfigFile)]
     for section in dict.fromkeys(sections):
         described = schema["$defs"].get(section.__name__, schema)
-        for key, meaning in _meanings(section).items():
-            described["properties"][key] = {"description": meaning, **described["properties"][key]}
+        for name, _, meaning in documented_fields(section):
+            if meaning and name in section.model_fields:
+                key = section.model_fields[name].alias or name
+                meant = {"description": meaning, **described["properties"][key]}
+                described["properties"][key] = meant
     _add_search(schema)
     _add_loggers(schema)
     return schema
@@ -64,19 +67,18 @@ def _sections_below(section: type[BaseModel]) -> Iterator[type[BaseModel]]:
             yield from _sections_below(below)
 
 
-def _meanings(section: type[BaseModel]) -> dict[str, str]:
-    """Key -> the docstring below its field, from the source of the class."""
-    (definition,) = ast.parse(inspect.getsource(section)).body
+def documented_fields(kind: type) -> Iterator[tuple[str, str, str]]:
+    """Name, annotation and docstring of each field, from the source of the class."""
+    (definition,) = ast.parse(inspect.getsource(kind)).body
     assert isinstance(definition, ast.ClassDef)
-    meanings = {}
-    for statement, following in itertools.pairwise(definition.body):
-        match statement, following:
-            case (
-                ast.AnnAssign(target=ast.Name(id=name)),
-                ast.Expr(value=ast.Constant(value=str(text))),
-            ) if name in section.model_fields:
-                meanings[section.model_fields[name].alias or name] = inspect.cleandoc(text).strip()
-    return meanings
+    for statement, below in itertools.pairwise([*definition.body, ast.Pass()]):
+        if isinstance(statement, ast.AnnAssign):
+            match below:
+                case ast.Expr(value=ast.Constant(value=str(text))):
+                    doc = inspect.cleandoc(text).strip()
+                case _:
+                    doc = ""
+            yield ast.unparse(statement.target), ast.unparse(statement.annotation), doc
 
 
 def _add_search(schema: dict[str, Any]) -> None:

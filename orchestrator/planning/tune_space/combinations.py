@@ -39,7 +39,6 @@ class _Level:
     """Sets of techniques that change equally many axes."""
 
     changes: int
-    """Number of changed axes."""
     others: Mapping[str, Sequence[Choice]]
     """Axis -> the values that it can change to, for each axis that can be changed."""
     fixed: TechniqueSet = field(default_factory=dict)

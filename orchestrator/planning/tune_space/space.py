@@ -194,7 +194,6 @@ def _own_effective_batch(config: SweepConfig) -> int | None:
 
 
 def _with_accumulation(config: SweepConfig) -> dict[str, Choice]:
-    """The baseline with an accumulation instead of an effective batch."""
     choices = dict(config.baseline)
     effective_batch = choices.pop(EFFECTIVE_BATCH, None)
     micro_batch = choices[MICRO_BATCH]

@@ -98,6 +98,21 @@ class Work:
         numbers = ({kind: len(rows) for kind, rows in own.by_kind.items()} for own in (self, other))
         return next(numbers) == next(numbers)
 
+    def seeing(self, share: float) -> Work:
+        """The same positions in rows of this share of the length: each has as many fewer scores of
+        attention."""
+        scale = np.array([share, 1, 1, share, share, 1, 1])
+        is_attention = {kind: "attention" in kind for kind in self.by_kind}
+        attention = [rows for kind, rows in self.by_kind.items() if is_attention[kind]]
+        away = (1 - share) * sum(float((rows[:, 0] * rows[:, 2]).sum()) for rows in attention)
+        return Work(
+            by_kind={
+                kind: rows * scale if is_attention[kind] else rows
+                for kind, rows in self.by_kind.items()
+            },
+            model_flop=self.model_flop - away,
+        )
+
     def towards(self, high: Work, position: float) -> Work:
         """The work at a micro-batch, all of whose sizes are affine in it; 1 is that of ``high``."""
         return Work(
@@ -131,13 +146,16 @@ class StepWork:
     compiled: Work
     """The same step if it is compiled."""
     is_compiled: bool = False
-    samples: int
+    samples: float
+    """Whole rows of data; a block of packed ones has several in the mean."""
     tokens: int
     """With padding; 0 for images."""
     formats: Mapping[str, str] = field(default_factory=dict)
     """Number format of a trace -> the one that computes: ``fp32`` -> ``tf32`` where it may."""
     sharing: Sharing | None = None
     """None on one GPU."""
+    new_shapes: float = 0.0
+    """Micro-batches of a shape that none before had, whose kernels are prepared."""
 
     @property
     def work(self) -> Work:

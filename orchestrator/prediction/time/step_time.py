@@ -40,7 +40,7 @@ class StepTime:
     """Time in which a usual host launches the kernels."""
     bound: Bound
     """gpu, host, or either: that depends on the host."""
-    samples: int
+    samples: float
     tokens: int
     mfu: float | None
     """Model flop per second, as a share of the card's rate; None for a format without one."""
@@ -79,8 +79,11 @@ def step_time(step: StepWork, gpu: Gpu) -> StepTime | None:
     times = 1 if gpu.name in constants["compared"] else 2
     host = (kernels + updates) * constants["host_seconds_per_kernel"]
     bound = _bound(seconds / host, constants["host_spread"])
-    # The GPU waits between two steps, whatever their kernels take.
+    # The GPU waits between two steps, and for kernels that are prepared, whatever they take.
     seconds += constants["seconds_per_step"]
+    plans = any("cudnn attention" in kind for kind in step.work.by_kind)
+    preparing = step.new_shapes * constants["seconds_per_new_shape"]["cudnn" if plans else "others"]
+    seconds, host = seconds + preparing, host + preparing
     return StepTime(
         seconds=seconds,
         low=seconds / (1 + times * below),

@@ -57,6 +57,10 @@ class PartWork:
             },
         )
 
+    def seeing(self, share: float) -> PartWork:
+        """The same positions in rows of this share of the length."""
+        return replace(self, eager=self.eager.seeing(share), compiled=self.compiled.seeing(share))
+
     def towards(self, high: PartWork, position: float) -> PartWork | None:
         """As ``Work.towards``; None if the kernels differ in more than their sizes."""
         if not self.eager.has_kernels_of(high.eager):
@@ -79,7 +83,7 @@ def _of_blocks(operations: Sequence[Operation]) -> list[Operation]:
 
 
 def step_of(
-    spec: TrialSpec, first: PartWork, later: PartWork | None, update: Work, tokens: int
+    spec: TrialSpec, first: PartWork, later: PartWork | None, update: Work, tokens: float
 ) -> StepWork:
     """``first`` is a step's first micro-batch, and ``later`` any other one; both have ``tokens`` in
     a row."""
@@ -93,7 +97,7 @@ def step_of(
         eager=eager,
         compiled=compiled,
         samples=spec.effective_batch,
-        tokens=spec.effective_batch * tokens,
+        tokens=round(spec.effective_batch * tokens),
         formats=formats(spec),
     )
 

@@ -5,6 +5,7 @@ deep_step.py         the same step, traced with few of the layers that are equal
 cpu_arguments.py     its TrainingArguments as a machine without a GPU accepts them
 batches.py           the shapes of its batches: synthetic samples, or a data file's rows
 row_order.py         the order in which an epoch and a trial have rows of unequal length
+usual_step.py        the kernels of a usual step of such an epoch
 positions.py         sequences beyond a model's table of positions
 fake_libraries.py    the libraries' code paths that refuse tensors without data, replaced
 fake_liger.py        Liger's own code, with kernels that do nothing

@@ -10,8 +10,9 @@ import numpy as np
 import torch
 import transformers
 
+from jobs.library_facts.model_size import wrong_task
 from jobs.spec import ModelSpec, TrialSpec
-from jobs.techniques.hooks import bound
+from jobs.techniques.hooks import bound, hook_name
 from jobs.trial import data, models
 from jobs.trial.data import RowLengths
 from orchestrator.prediction.length_streams import Lengths
@@ -57,12 +58,14 @@ def distinct_columns(lengths: RowLengths) -> dict[str, int]:
     return {name: numbers.setdefault(own.tobytes(), len(numbers)) for name, own in columns}
 
 
-def batches_of(spec: TrialSpec) -> Batches:
+def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
     """The batches of a trial, and its model with as many classes as its data file has.
 
-    Raises what reading the user's data file raises.
+    Raises what reading the user's data file raises, and ValueError for a model of another task.
     """
     config = models.architecture_config(spec.model)
+    if obstacle := wrong_task(spec.model, config):
+        raise ValueError(obstacle)
     synthetic = spec.data.synthetic
     if synthetic is None or synthetic.lengths is not None or bound(spec, "batching"):
         return _batches_of_rows(spec, config)
@@ -84,20 +87,26 @@ def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[_FileBatches, ModelS
     )
     model = data.fitted(spec.model, rows, config_labels=config.num_labels or 0)
     collate = collate or transformers.default_data_collator
+    samples = len(rows)
     if batch := bound(spec, "batching"):
         attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
         rows, collate = batch(rows, collate, attention=attention, tokens=spec.data.tokens)
+        if hook_name(spec, "batching") != "packed_whole_rows":
+            samples = len(rows)
     if wrap := bound(spec, "collator"):
         collate = wrap(collate)
-    return _FileBatches(rows, collate), model
+    return _FileBatches(rows, collate, samples_per_row=samples / max(1, len(rows))), model
 
 
-def of_longest_rows(batches: _EqualBatches | _FileBatches) -> _EqualBatches | _FileBatches:
+def of_longest_rows(batches: Batches) -> Batches:
     """Batches in which the longest of rows of unequal length stands for all."""
     if batches.lengths is None:
         return batches
-    sample = {name: own[0] for name, own in batches.worst(1).tensors.items()}
-    return _EqualBatches(sample, is_padded=batches.worst(2).is_padded)
+    sample = {name: own[0] for name, own in batches.longest(1).tensors.items()}
+    equal = _EqualBatches(sample, is_padded=batches.longest(2).is_padded)
+    equal.ragged = batches.ragged
+    equal.samples_per_row = batches.samples_per_row
+    return equal
 
 
 class _EqualBatches:
@@ -105,6 +114,10 @@ class _EqualBatches:
     """Those of the rows; None if all are equally long."""
     joins_rows = False
     """Whether the rows of a batch are one sequence."""
+    ragged: _FileBatches | None = None
+    """Those whose longest rows stand for all here."""
+    samples_per_row = 1.0
+    """More than one in blocks of packed rows."""
 
     def __init__(self, sample: Mapping[str, Any], *, is_padded: bool) -> None:
         self._sample = {name: torch.as_tensor(value) for name, value in sample.items()}
@@ -117,6 +130,8 @@ class _EqualBatches:
         }
         return BatchShapes(tensors=tensors, is_padded=self._is_padded)
 
+    longest = worst
+
     def of_shape(self, shape: Shape) -> BatchShapes:
         """Any batch of as many rows."""
         return self.worst(shape.rows)
@@ -125,13 +140,15 @@ class _EqualBatches:
 class _FileBatches:
     """Batches of a data file's rows, as the trial's own collator pads them."""
 
-    def __init__(self, rows: Any, collate: data.Collator) -> None:
+    def __init__(self, rows: Any, collate: data.Collator, *, samples_per_row: float = 1.0) -> None:
         if not len(rows):
             raise ValueError("the data file has no rows")
+        self.samples_per_row = samples_per_row
         self._rows = rows
         self.collate = collate
         self.lengths = data.ragged_lengths(rows)
         self.joins_rows: bool = getattr(collate, "flattens_rows", False)
+        self.ragged = self if self.lengths is not None else None
 
     def worst(self, samples: int) -> BatchShapes:
         """The rows that a trial trains on when it measures the worst batch."""
@@ -139,6 +156,18 @@ class _FileBatches:
             return self._batch(range(min(samples, len(self._rows))))
         [rows] = self.lengths.worst_micro_batches(samples, 1)
         return self._batch(rows)
+
+    def longest(self, samples: int, together: float = 0.0) -> BatchShapes:
+        """A batch of the longest row, and others that are a position shorter, so that they are
+        padded as in a usual batch. Rows that are one sequence have the positions of ``together`` of
+        the longest ones; 0: all are as long."""
+        if self.lengths is None:
+            return self.worst(samples)
+        times = (together or samples) if self.joins_rows else 1
+        numbers = distinct_columns(self.lengths)
+        longest = {number: self.lengths.by_column[name].max() for name, number in numbers.items()}
+        positions = tuple(max(1, round(times * int(own))) for own in longest.values())
+        return self.of_shape(Shape(samples, not self.joins_rows, positions))
 
     def of_shape(self, shape: Shape) -> BatchShapes:
         """A batch of this shape, of rows whose tokens are cut or repeated."""
@@ -174,5 +203,4 @@ class _FileBatches:
         return BatchShapes(tensors=tensors, is_padded=is_padded or is_packed)
 
 
-Batches = tuple[_EqualBatches | _FileBatches, ModelSpec]
-"""The batches of a trial, and its model."""
+Batches = _EqualBatches | _FileBatches

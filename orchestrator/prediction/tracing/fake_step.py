@@ -63,7 +63,9 @@ class FakeStep:
     operator whose result's shape depends on data.
     """
 
-    def __init__(self, spec: TrialSpec, gpu: Gpu, batches: Batches | None = None) -> None:
+    def __init__(
+        self, spec: TrialSpec, gpu: Gpu, batches: tuple[Batches, ModelSpec] | None = None
+    ) -> None:
         self.spec = spec
         self._gpu = gpu
         self.picks: Picks = set()

@@ -1,7 +1,8 @@
 """Micro-batches of rows of unequal length, in the order in which an epoch or a trial has them."""
 
+import statistics
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,16 +28,45 @@ _AFTER_LONGEST = 20
 def epoch(spec: TrialSpec, lengths: RowLengths, collate: Collator, seed: int) -> Steps:
     """The steps of the epoch that a training with this seed begins with, until its memory grows no
     more. The last, short step is left out."""
+    return _plateau(_shapes(spec, lengths, collate, _rows(spec, lengths, seed)))
+
+
+class Usual(NamedTuple):
+    """Of an epoch's steps, in the mean."""
+
+    rows: float
+    """How many of the longest rows have as many positions as a micro-batch."""
+    seen: float
+    """The length of the row of a position, as a share of the longest."""
+    new_shapes: float
+    """Micro-batches of a step that have a shape which none before had."""
+
+
+def usual(spec: TrialSpec, lengths: RowLengths, collate: Collator) -> Usual:
+    rows = _rows(spec, lengths, spec.measure.seed)
+    steps = ragged_steps(spec, lengths, collate, spec.measure.warmup_steps)
+    # Few rows are repeated to a whole step.
+    steps.rows(rows * -(-spec.effective_batch // len(rows)))
+    widths, squares, *_ = steps.mean_step.tolist()
+    # Both are sums over columns.
+    longest = [float(own.max()) for own in lengths.by_column.values()]
+    return Usual(
+        rows=widths / spec.accumulation / sum(longest),
+        seen=squares / widths / statistics.mean(longest),
+        new_shapes=steps.new_shapes_of_mean_step,
+    )
+
+
+def _rows(spec: TrialSpec, lengths: RowLengths, seed: int) -> list[int]:
+    """The rows of an epoch, in the order of a training with this seed."""
     sampler = _sampler(spec, lengths)
     if isinstance(sampler, RandomSampler):
         # Accelerate draws all rows anew, from a generator with the training's seed.
         generator = torch.Generator().manual_seed(seed)
-        rows = torch.randperm(len(sampler), generator=generator).tolist()
-    else:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            rows = list(sampler)
-    return _plateau(_shapes(spec, lengths, collate, rows))
+        return torch.randperm(len(sampler), generator=generator).tolist()
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return list(sampler)
 
 
 def trial(spec: TrialSpec, lengths: RowLengths, collate: Collator) -> Steps:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.spec import TrialSpec
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.model_group import ModelGroup
+from orchestrator.prediction.unsupported import has_packed_base
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.compiled_block import CompiledBlock
@@ -27,6 +28,8 @@ class CompiledMemory:
     def kept(self, spec: TrialSpec) -> float:
         """Share of the activations that are saved without compiling; 1 if that is not known."""
         simpler = traceable(spec).spec
+        if has_packed_base(simpler):  # its state is no input of a graph
+            return 1.0
         saved = self.more.first(simpler).saved_bytes
         if self.few is not self.more:
             saved -= self.few.first(simpler).saved_bytes

@@ -24,7 +24,7 @@ def quick_predictions(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]
     """Memory of trials that share traces, in order, within seconds: few layers are traced, and of
     rows of unequal length the longest stand for all. Whole predictions where that cannot be."""
     with quiet_libraries():
-        by_depth = ByDepth.of(trials, gpu, Shared(), longest_rows=True)
+        by_depth = ByDepth.of(trials, gpu, Shared())
         if by_depth is not None:
             return list(map(by_depth.prediction, trials))
     return predict(trials, gpu)
@@ -41,11 +41,8 @@ class ByDepth:
     compiled: CompiledMemory
 
     @classmethod
-    def of(
-        cls, trials: Sequence[TrialSpec], gpu: Gpu, shared: Shared, *, longest_rows: bool = False
-    ) -> ByDepth | None:
-        """None if the trials cannot be traced, or have no single kind of step. With
-        ``longest_rows``, a step on the longest of rows of unequal length stands for all."""
+    def of(cls, trials: Sequence[TrialSpec], gpu: Gpu, shared: Shared) -> ByDepth | None:
+        """None if the trials cannot be traced. Memory is that of the longest rows."""
         simpler = [traceable(spec).spec for spec in trials]
         spec = simpler[0]
         if unpredictable(spec) or spec.settings.deepspeed is not None or spec.world_size > 1:
@@ -56,10 +53,10 @@ class ByDepth:
             config = architecture_config(simpler[0].model)
             layers = int(getattr(config, "num_hidden_layers", 0) or 0)
             if layers <= _MORE:
-                whole = _group(simpler, layers, gpu, shared, longest_rows)
+                whole = _group(simpler, layers, gpu, shared)
                 compiled = CompiledMemory(few=whole, more=whole, layers=max(1, layers))
                 return cls(few=whole, more=whole, times=0.0, compiled=compiled)
-            few, more = (_group(simpler, own, gpu, shared, longest_rows) for own in (_FEW, _MORE))
+            few, more = (_group(simpler, own, gpu, shared) for own in (_FEW, _MORE))
         except Exception:  # a model may refuse fewer layers, or any trace
             return None
         times = (layers - _MORE) / (_MORE - _FEW)
@@ -101,9 +98,7 @@ class ByDepth:
         return round(high + (high - low) * self.times)
 
 
-def _group(
-    trials: Sequence[TrialSpec], layers: int, gpu: Gpu, shared: Shared, longest_rows: bool
-) -> ModelGroup:
+def _group(trials: Sequence[TrialSpec], layers: int, gpu: Gpu, shared: Shared) -> ModelGroup:
     from orchestrator.prediction.tracing.batches import of_longest_rows
     from orchestrator.prediction.tracing.fake_step import FakeStep
 
@@ -111,8 +106,5 @@ def _group(
     config = {**model.config, "num_hidden_layers": layers} if layers else model.config
     spec = replace(trials[0], model=replace(model, config=config))
     step = FakeStep(spec, gpu)
-    if longest_rows:
-        step.batches = of_longest_rows(step.batches)
-    if step.batches.lengths is not None:
-        raise ValueError("rows of unequal length have no single step")
+    step.batches = of_longest_rows(step.batches)
     return ModelGroup(trials, step, gpu, shared)

@@ -16,9 +16,16 @@ from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
 from orchestrator.labels import BATCH_NAMES, label
 from orchestrator.reporting.configurations import losses, memory_meaning, recipe_name
 from orchestrator.reporting.flags import with_heading
-from orchestrator.reporting.html.decisions import decisions, is_asked, offered_batches, short
-from orchestrator.reporting.html.details import anatomies, explained_pairs
+from orchestrator.reporting.html.decisions import (
+    anatomies,
+    decisions,
+    explained_pairs,
+    is_asked,
+    offered_batches,
+    short,
+)
 from orchestrator.reporting.plots.style import (
+    PALETTE,
     RISING,
     colours_of,
     encoded_axes,
@@ -31,7 +38,7 @@ from orchestrator.reporting.sections.headline import first_budget
 
 MAX_SIGNS = 12
 """Numbers that have a colour each; more are coloured in bands."""
-MAX_LINES = 7
+MAX_LINES = len(PALETTE) - 1
 """Lines for the fastest sets of techniques; with the baseline's there are as many as colours."""
 Shown = Mapping[str, Sequence[Configuration]]
 """Environment's id -> its configurations that a page shows."""

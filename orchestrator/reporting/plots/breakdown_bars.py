@@ -22,7 +22,7 @@ def render(explanation: Explanation) -> bytes:
     """A PNG, 1600 pixels wide."""
     losses = explanation.losses
     height = _HEADING + _PANEL * (2 if losses is None else 3)
-    with drawing(10, height) as figure:
+    with drawing(height) as figure:
         for index, (name, side) in enumerate((("A", explanation.before), ("B", explanation.after))):
             # 0.2 inches below the top edge, each line 0.27 inches below the former.
             y = 1 - (0.2 + 0.27 * index) / height

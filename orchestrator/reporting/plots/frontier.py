@@ -47,7 +47,6 @@ class _Encoding:
     """Value of the axis -> its colour or marker."""
 
     def sign_of(self, configuration: Configuration) -> str:
-        """The colour or the marker of a configuration."""
         return self.signs[None if self.axis is None else configuration.choices[self.axis]]
 
 
@@ -69,7 +68,7 @@ class _Picture:
 
 def render(dataset: Dataset) -> bytes:
     """A PNG of the environment with the most configurations, 1600 × 1000 pixels."""
-    with drawing(10, 6.25) as figure:
+    with drawing(6.25) as figure:
         axes = figure.add_axes((0.072, 0.1, 0.725, 0.735))
         if dataset.main is None:
             axes.set_axis_off()

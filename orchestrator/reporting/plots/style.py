@@ -37,8 +37,8 @@ def colours_of(values: Sequence[Choice]) -> list[str]:
 
 
 @contextmanager
-def drawing(width: float, height: float) -> Iterator[Any]:
-    """An empty figure of a size in inches, which no window ever shows, and the style of its parts.
+def drawing(height: float) -> Iterator[Any]:
+    """An empty figure, ten inches wide, which no window ever shows, and the style of its parts.
     Text is never read as mathematics, because names of a run may hold dollar signs."""
     import matplotlib
     from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -64,7 +64,7 @@ def drawing(width: float, height: float) -> Iterator[Any]:
     }
     with matplotlib.rc_context(style):
         # Agg needs no display, and draws the same picture on every machine.
-        figure = Figure(figsize=(width, height), dpi=_DOTS_PER_INCH)
+        figure = Figure(figsize=(10, height), dpi=_DOTS_PER_INCH)
         FigureCanvasAgg(figure)
         yield figure
 

@@ -25,11 +25,9 @@ def rendered(template: str, **values: Any) -> str:
 
 
 def one_line(text: str) -> str:
-    """A doc without its line breaks."""
     return " ".join(text.split())
 
 
 def sentence(doc: str) -> str:
-    """A one-line doc as a sentence."""
     text = doc.rstrip(":.")
     return f"{text[:1].upper()}{text[1:]}."

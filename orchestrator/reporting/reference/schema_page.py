@@ -3,20 +3,19 @@
 python -m orchestrator.reporting.reference.schema_page > docs/schema.md
 """
 
-import ast
-import inspect
 from collections.abc import Iterable, Mapping
 
 from jobs.flags import FlagKind
 from jobs.record import SCHEMA_VERSION, Column
 from jobs.spec import Purpose
+from orchestrator.planning.keys.schema import documented_fields
 from orchestrator.reporting.flags import WORDINGS
 from orchestrator.reporting.markdown import grid
 from orchestrator.reporting.reference import rendered
 from orchestrator.reporting.verbs.tune_result import ResultConfiguration, TuneResult, TuneResults
 from orchestrator.storage.search_summary import BudgetResult
 from orchestrator.storage.tables import columns
-from orchestrator.storage.tables.anatomy_rows import PARTS
+from orchestrator.storage.tables.trial_table import PARTS
 
 PURPOSES: Mapping[Purpose, str] = {
     Purpose.SEARCH: "A trial of the search. Only these are ranked.",
@@ -57,14 +56,8 @@ def _columns(listed: Iterable[Column]) -> str:
 
 def _fields(kind: type) -> str:
     """The keys of a JSON object that a dataclass describes, with the first line of their docs."""
-    (definition,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(definition, ast.ClassDef)
-    rows: list[list[str]] = []
-    for node in definition.body:
-        if isinstance(node, ast.AnnAssign):
-            rows.append([ast.unparse(node.target), ast.unparse(node.annotation), ""])
-        elif rows and isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
-            rows[-1][-1] = str(node.value.value).partition("\n\n")[0]
+    fields = documented_fields(kind)
+    rows = ([name, annotation, doc.partition("\n\n")[0]] for name, annotation, doc in fields)
     return _table(["key", "type", "meaning"], rows)
 
 

@@ -4,7 +4,7 @@ from itertools import pairwise
 
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.analysis.way import labelled_way
+from orchestrator.analysis.technique_effects import labelled_way
 from orchestrator.reporting.configurations import MEMORY, SPEED, mark_notes, row_of
 from orchestrator.reporting.content import Column, Content, Format, Table
 from orchestrator.units import memory

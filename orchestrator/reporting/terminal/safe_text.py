@@ -80,7 +80,6 @@ class VisibleStream:
         return len(text)
 
     def writelines(self, lines: list[str]) -> None:
-        """Write each of the lines."""
         for line in lines:
             self.write(line)
 

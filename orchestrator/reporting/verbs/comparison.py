@@ -46,8 +46,7 @@ def markdown(before: Dataset, after: Dataset, comparison: Comparison) -> str:
 def to_json(before: Dataset, after: Dataset, comparison: Comparison) -> dict[str, Any]:
     """The same as plain JSON values; ratios are after divided by before."""
     runs = {"before": str(before.folder), "after": str(after.folder)}
-    document: dict[str, Any] = strict({**runs, **plain(comparison)})
-    return document
+    return strict({**runs, **plain(comparison)})
 
 
 def _name(run: Dataset) -> str:

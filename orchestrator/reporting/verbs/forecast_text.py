@@ -10,7 +10,7 @@ from orchestrator.reporting.verbs.prediction import time_row, time_words
 from orchestrator.units import HOUR_SECONDS, memory, number
 
 if TYPE_CHECKING:
-    from orchestrator.api.tune_forecast import CardForecast, TuneForecast
+    from orchestrator.api.forecasts import CardForecast, TuneForecast
 
 _SHOWN = 3
 _SAMPLES = 1_000_000
@@ -27,7 +27,7 @@ def text(forecast: TuneForecast) -> str:
     for answer in forecast.answers:
         lines.append(f"{answer.card}, {memory(answer.memory_bytes)}")
         if not answer.ranked:
-            lines.append("  nothing fits")
+            lines.append("  nothing fits" if forecast.sets else "  nothing can be forecast")
             continue
         for place, own in enumerate(answer.ranked[:_SHOWN], 1):
             lines.append(f"  {place}. {label(own.spec.choices, axes)}")

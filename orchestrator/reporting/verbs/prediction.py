@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
 import functools
+import itertools
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
-from jobs.anatomy.memory.kinds import KINDS
+from jobs.anatomy_record import KINDS
 from orchestrator.labels import label
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.units import GIB, MIB, number
@@ -62,6 +62,8 @@ def _below(predictions: Sequence[Prediction]) -> Iterator[str]:
     for why, count in reasons.items():
         yield f"unknown, {count} of {len(predictions)} trials: {why}"
     yield from dict.fromkeys(note for own in predictions for note in own.notes)
+    if any(own.epoch_steps and own.step for own in predictions):
+        yield "unequal rows: the time is that of an epoch's steps in the mean, new lengths included"
     fits = {fit for own in predictions for fit in own.cards.values()}
     yield from (f"{fit}: {meaning}" for fit, meaning in _FITS.items() if fit in fits)
 

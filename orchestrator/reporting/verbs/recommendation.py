@@ -1,12 +1,14 @@
-"""A recommendation as lines of text."""
+"""A recommendation as lines of text, with the time and price of the user's own training."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.recommendation import Alternative, Constraints, Offer, Recommendation
-from orchestrator.analysis.recommendation.gpu_counts import GpuCount
-from orchestrator.analysis.recommendation.not_ranked import Reason
+from orchestrator.analysis.recommendation.decision import GpuCount
+from orchestrator.analysis.recommendation.ranking import Reason
 from orchestrator.labels import recipe_label
 from orchestrator.reporting.configurations import (
     labels_of_trials,
@@ -17,8 +19,42 @@ from orchestrator.reporting.configurations import (
 )
 from orchestrator.reporting.recommendation_notes import notes, short_notes
 from orchestrator.reporting.terminal.safe_text import visible
-from orchestrator.reporting.verbs.workload import Workload
-from orchestrator.units import count, error, memory, number
+from orchestrator.units import HOUR_SECONDS, count, duration, error, memory, number
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Workload:
+    """The size of the user's own training."""
+
+    samples: int
+    epochs: float = 1.0
+
+    def to_json(self, candidate: Offer, price_per_hour: float | None) -> dict[str, Any]:
+        """Seconds of training steps, the price of all GPUs, and their energy; None if not known."""
+        samples = self.samples * self.epochs
+        seconds = samples / candidate.configuration.samples_per_second
+        joules = OBJECTIVES["joules_per_sample"].of(candidate.configuration, None)
+        kilowatt_hours = None if joules is None else joules * samples / (1000 * HOUR_SECONDS)
+        hours = candidate.configuration.gpus * seconds / HOUR_SECONDS
+        return {
+            "seconds": seconds,
+            "price": None if price_per_hour is None else hours * price_per_hour,
+            "kilowatt_hours": kilowatt_hours,
+        }
+
+    def describe(self, candidate: Offer, price_per_hour: float | None) -> str:
+        """``1,000,000 samples × 3 epochs: 3 h 14 min, price 14.6, 1.86 kWh of GPU energy``."""
+        epochs = f" × {self.epochs:g} epochs" if self.epochs != 1 else ""
+        figures = self.to_json(candidate, price_per_hour)
+        price, energy = figures["price"], figures["kilowatt_hours"]
+        parts = [
+            duration(figures["seconds"]),
+            "" if price is None else f"price {number(price)}",
+            "" if energy is None else f"{number(energy)} kWh of GPU energy",
+        ]
+        what = f"{self.samples:,} samples{epochs}: {', '.join(filter(None, parts))}"
+        return f"{what}; start-up, evaluation and saving not counted"
+
 
 _WORDS: Mapping[str, tuple[str, str]] = {
     "samples_per_second": ("most", "samples/s"),

@@ -9,7 +9,7 @@ from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import check_to_json
 from orchestrator.reporting.json_output import strict
 from orchestrator.reporting.recommendation_notes import notes
-from orchestrator.reporting.verbs.workload import Workload
+from orchestrator.reporting.verbs.recommendation import Workload
 
 
 def to_json(
@@ -27,7 +27,7 @@ def to_json(
             return {}
         return _entry(dataset, results, recommendation, candidate, workload)
 
-    document: dict[str, Any] = strict(
+    return strict(
         {
             "run": dataset.name,
             "hardware": results and results.hardware,
@@ -67,7 +67,6 @@ def to_json(
             "tie_breaks": list(map(asdict, recommendation.comparisons)),
         }
     )
-    return document
 
 
 def _entry(

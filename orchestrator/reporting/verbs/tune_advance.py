@@ -3,37 +3,16 @@
 import itertools
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import Any
 
 from jobs.techniques import AXES
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.environment_results import EnvironmentResults
 from orchestrator.analysis.recommendation import Offer
 from orchestrator.analysis.repeatability import difference_error
-from orchestrator.analysis.way import labelled_way
 from orchestrator.labels import changed_label
 from orchestrator.planning.tune_space.policy import USUAL
 from orchestrator.planning.tune_space.values import usual_value
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Advance:
-    """``TuneResult`` explains the figures."""
-
-    changes: str = ""
-    differences: tuple[str, ...] = ()
-    way: tuple[tuple[str, Configuration], ...] = ()
-    """Label and configuration of each step."""
-    gain: float | None = None
-    error95: float | None = None
-    rounds: int = 0
-
-    @property
-    def is_within_chance(self) -> bool:
-        # The interval is that of the logarithm of a ratio. Without one, nothing is said.
-        if self.gain is None or self.error95 is None:
-            return False
-        return abs(math.log(self.gain)) <= self.error95
 
 
 def fits(memory_bytes: float, budget: int | None) -> bool:
@@ -43,25 +22,27 @@ def fits(memory_bytes: float, budget: int | None) -> bool:
 
 def advance(
     environment: EnvironmentResults, user: Offer, best: Offer, budget: int | None
-) -> Advance:
-    """What the best changes and gains; no gain over arguments that do not fit the budget."""
+) -> dict[str, Any]:
+    """What the best changes and gains, as fields of ``TuneResult``; no gain over arguments that do
+    not fit the budget."""
     before, after = user.configuration, best.configuration
-    gain, error95, rounds = None, math.inf, 0
+    fields: dict[str, Any] = {
+        "changes": changed_label(before.choices, after.choices),
+        "differences": tuple(_differences(before, after)),
+    }
     if fits(user.memory_bytes, budget):
         gain, error95, rounds = _gain(environment, before, after)
-    return Advance(
-        changes=changed_label(before.choices, after.choices),
-        differences=tuple(_differences(before, after)),
-        way=tuple(labelled_way(environment.configurations, before, after)),
-        gain=gain,
-        error95=error95 if math.isfinite(error95) else None,
-        rounds=rounds,
-    )
+        fields |= {"gain": gain, "gain_rounds": rounds}
+        if math.isfinite(error95):
+            # The interval is that of the logarithm of a ratio. Without one, nothing is said.
+            is_within_chance = abs(math.log(gain)) <= error95
+            fields |= {"gain_error95": error95, "is_within_chance": is_within_chance}
+    return fields
 
 
 def _gain(
     environment: EnvironmentResults, before: Configuration, after: Configuration
-) -> tuple[float | None, float, int]:
+) -> tuple[float, float, int]:
     """The ratio of two speeds, half its relative 95 % interval, and the interleaved rounds that it
     is of; 0 rounds: the search measured both once."""
     for own in environment.comparisons:

@@ -15,13 +15,13 @@ from jobs.techniques import BATCH_AXES
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Constraints, Offer, recommend
 from orchestrator.analysis.recommendation.offers import as_measured
+from orchestrator.analysis.technique_effects import labelled_way
 from orchestrator.reporting import flags
 from orchestrator.reporting.configurations import memory_meaning
 from orchestrator.reporting.verbs.recommendation import RecommendationText
 from orchestrator.reporting.verbs.recommendation_json import to_json as recommendation_json
-from orchestrator.reporting.verbs.tune_advance import Advance, advance
-from orchestrator.storage.layout import RESULT
-from orchestrator.storage.regular_file import read_regular
+from orchestrator.reporting.verbs.tune_advance import advance
+from orchestrator.storage.layout import RESULT, read_regular
 from orchestrator.storage.run_metadata import UnreadableRunError
 from orchestrator.storage.search_summary import BudgetResult
 from orchestrator.units import memory, number
@@ -60,24 +60,24 @@ class TuneResult:
     """The best with other techniques."""
     user_configuration: ResultConfiguration | None
     """The user's own arguments as measured; None: they did not end ok."""
-    changes: str
+    changes: str = ""
     """What the best chooses differently from the user's arguments, in a few words; empty if nothing
     or if theirs did not end ok."""
     differences: tuple[str, ...] = ()
     """What the best trains differently from the user's arguments, in words."""
-    steps: tuple[ResultConfiguration, ...]
+    steps: tuple[ResultConfiguration, ...] = ()
     """The way from the user's arguments to the best over what was measured in between. The label of
     each step says what it adds to the one before."""
     least_memory: ResultConfiguration | None
     """The measured configuration with the least memory, if nothing fits."""
-    gain: float | None
+    gain: float | None = None
     """The speed of the best divided by that of the user's own arguments; None if one of them did
     not end ok, or if the user's arguments do not fit the budget."""
     gain_error95: float | None = None
     """Half the relative 95 % interval of the gain; None if it is not known."""
     gain_rounds: int = 0
     """Rounds of both, interleaved on one GPU, that the gain is of; 0: it is of two trials."""
-    is_within_chance: bool
+    is_within_chance: bool = False
     """Whether two trials of one configuration may differ in speed as much as the gain says."""
     search: BudgetResult | None
     """What the search considered, ruled out and measured, and what could still be gained.
@@ -161,9 +161,11 @@ def _result(
     measured = list(map(as_measured, environment.configurations))
     choices = environment.baseline
     user = next((own for own in measured if own.configuration.choices == choices), None)
-    step = Advance()
+    advanced: dict[str, Any] = {}
     if best is not None and user is not None:
-        step = advance(environment, user, best, constraints.memory_bytes)
+        way = labelled_way(environment.configurations, user.configuration, best.configuration)
+        advanced = advance(environment, user, best, constraints.memory_bytes)
+        advanced["steps"] = tuple(_named(label, as_measured(own)) for label, own in way)
     least = min(measured, key=attrgetter("memory_bytes"), default=None)
     lines = RecommendationText(dataset, environment, recommendation).best()
     return TuneResult(
@@ -176,17 +178,11 @@ def _result(
         runner_up=_plain(dataset, next(iter(recommendation.runners_up), None)),
         user_configuration=_plain(dataset, user),
         least_memory=_plain(dataset, least if best is None else None),
-        changes=step.changes,
-        differences=step.differences,
-        steps=tuple(_named(label, as_measured(own)) for label, own in step.way),
-        gain=step.gain,
-        gain_error95=step.error95,
-        gain_rounds=step.rounds,
-        is_within_chance=step.is_within_chance,
         search=search,
         folder_name=_folder_name(dataset, environment, constraints),
         memory_meaning=memory_meaning(environment),
         recommendation=recommendation_json(dataset, environment, recommendation),
+        **advanced,
     )
 
 

@@ -11,7 +11,6 @@ slot_actor.py      the actor that keeps a GPU's slot
 gpu_slot.py        what the actor does: runs trials, and watches a GPU that is unhealthy
 slot_watch.py      kills slots that do not answer, so that their trials run elsewhere
 membership.py      nodes that join and leave during a sweep, and the slots that exist now
-unhealthy_gpus.py  GPUs that cannot run their trials now
 """
 
 import os

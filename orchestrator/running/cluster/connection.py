@@ -26,7 +26,7 @@ from orchestrator.running.cluster.ray_nodes import (
 )
 from orchestrator.running.cluster.ray_watch import temporary_folder, watched_head, watched_start
 from orchestrator.running.guard import Guard, guarded
-from orchestrator.running.nodes import Cluster, ClusterError
+from orchestrator.running.nodes import NODE_SECONDS, Cluster, ClusterError
 from orchestrator.running.ray_address import (
     LOCAL,
     advice,
@@ -39,8 +39,6 @@ from orchestrator.units import duration
 _TRACEBACK = "Traceback (most recent call last)"
 _FRAME = '\n  File "'
 """What a traceback contains: its first line, and the beginning of a line for each call."""
-_JOIN_SECONDS = 180.0
-"""How long Ray may take to start or to be joined."""
 _SHUTDOWN_SECONDS = 20.0
 """How long Ray may take to shut down before its processes are killed."""
 
@@ -141,7 +139,7 @@ def _join(address: str, guard: Guard, folder: str | None = None) -> None:
 
 
 def _limited_start(guard: Guard, address: str) -> AbstractContextManager[None]:
-    limit = duration(_JOIN_SECONDS)
+    limit = duration(NODE_SECONDS)
     if address == LOCAL:
         late = f"Ray could not be started here: it did not start within {limit}; try again"
         ended = "Ray could not be started here: this process ended meanwhile; try again"
@@ -151,7 +149,7 @@ def _limited_start(guard: Guard, address: str) -> AbstractContextManager[None]:
             " of Ray on this machine may stand still"
         )
         ended = f"this process ended while it joined the Ray cluster at {address}"
-    return guard.limit(_JOIN_SECONDS, late, ended=ended)
+    return guard.limit(NODE_SECONDS, late, ended=ended)
 
 
 def _why_not_joined(address: str, error: Exception) -> str:
@@ -167,9 +165,7 @@ def _why_not_joined(address: str, error: Exception) -> str:
     return f"cannot join the Ray cluster at {address}: {refusal}; {advice(refusal)}"
 
 
-def ask_nodes(
-    address: str, question: Callable[[], Any], timeout_seconds: float
-) -> list[tuple[str, Any]]:
+def ask_nodes(address: str, question: Callable[[], Any]) -> list[tuple[str, Any]]:
     """(address, answer or RayError) of every live node, by a task that reserves no GPU. Raises
     ConnectionError, RuntimeError or ValueError if the cluster cannot be joined."""
     try:
@@ -184,7 +180,7 @@ def ask_nodes(
             for node in list_nodes()
             if node["Alive"]
         }
-        ray.wait(list(references), num_returns=len(references), timeout=timeout_seconds)
+        ray.wait(list(references), num_returns=len(references), timeout=NODE_SECONDS)
         return [(address, answer_of(reference)) for reference, address in references.items()]
 
 

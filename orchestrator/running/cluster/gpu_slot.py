@@ -36,7 +36,6 @@ class GpuProbe:
     shared = staticmethod(gpu_fitness.shared)
 
     def gpu_model(self) -> str:
-        """The GPU's model; empty without a GPU."""
         return str(environment.describe()["gpu_model"] or "")
 
 
@@ -101,7 +100,6 @@ class GpuSlot:
             self._slot.close()
 
     def _measure(self, spec: TrialSpec) -> TrialRecord | UnhealthyGpu:
-        """The trial's record, or why the GPU cannot run it."""
         # Lost slots and other processes on the GPU are no fault of the trial, so it runs again.
         record = None
         deaths: list[SlotDiedError] = []

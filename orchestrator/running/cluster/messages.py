@@ -23,7 +23,6 @@ class Assignment:
     may_share: bool
     """Whether to measure on the GPU although other processes use it, too."""
     gpu_model: str
-    """The model that the trials are planned for."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +57,6 @@ class UnhealthyGpu:
     reason: str
     """What NVML or CUDA said. Empty once the GPU is fit again."""
     planned_model: str
-    """The model that its trials are planned for."""
     found_model: str = ""
     """The GPU's real model, if no trial is planned for this model."""
     gpu: str = ""

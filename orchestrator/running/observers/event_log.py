@@ -11,7 +11,7 @@ from typing import Any
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.observers import Observer
-from orchestrator.storage.regular_file import open_regular
+from orchestrator.storage.layout import open_regular
 from orchestrator.storage.run_folder import RunFolder
 
 LOG = "log.jsonl"

@@ -39,7 +39,7 @@ class SearchState:
         priors: TechniquePriors,
         predicted_seconds: Mapping[str, float],
     ) -> None:
-        """``predicted_bytes`` and ``predicted_seconds`` (trial -> memory, time of a step) may
+        """``predicted_bytes`` and ``predicted_seconds`` (trial -> memory, time of a sample) may
         grow."""
         self.candidates = candidates
         self._records: dict[int, list[TrialRecord]] = {}

@@ -41,14 +41,13 @@ class CostPrior:
         """Share of an extra that one micro-batch pays, shape (candidates,)."""
 
     def expect(self, seconds: Mapping[int, float]) -> None:
-        """Expect of times what was forecast: candidate -> seconds of a step. What is recorded of
+        """Expect of times what was forecast: candidate -> seconds of a sample. What is recorded of
         techniques is then only a correction: a curve without a forecast differs as recorded from
         the curve with one that shares the most of its choices."""
         largest: dict[int, tuple[float, float]] = {}
         """Curve -> the largest forecast micro-batch, and the logarithm of its time per sample."""
         for index, forecast in seconds.items():
-            size = self.sizes[index]
-            own = (size, math.log(forecast * self.extra_shares[index] / size))
+            own = (self.sizes[index], math.log(forecast))
             curve = int(self.curves.curve_of[index])
             largest[curve] = max(largest.get(curve, own), own)
         if not largest:

@@ -83,7 +83,7 @@ class CostModel:
         return model
 
     def expect(self, seconds: Mapping[int, float]) -> None:
-        """Take forecast seconds of a step into the prior, by candidate. ``learn`` then uses it."""
+        """Expect forecast seconds of a sample, by candidate. ``learn`` then uses it."""
         self._prior.expect(seconds)
 
     def observe(self, index: int, observation: Observation) -> None:

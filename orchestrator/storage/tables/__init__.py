@@ -2,11 +2,7 @@
 
 columns.py        the columns of every table, from columns.yaml
 rows.py           makes rows of records
-trial_table.py    a run's trials as rows, from records or from a file
-arrow.py          Arrow types and metadata
+trial_table.py    a run's trials as rows, from records or from a file; profiles as rows
 parquet.py        writes the tables
 table_reader.py   reads and checks them
-anatomy_rows.py   profiles as rows, and back
-column_values.py  whether a value has a place in a column
-predictions.py    the table of ``orchestrator.predict``
 """

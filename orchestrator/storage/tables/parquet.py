@@ -4,18 +4,77 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from jobs.record import SCHEMA_VERSION, Column, TrialRecord
+from jobs.record import SCHEMA_VERSION, ArrowType, Column, TrialRecord
+from orchestrator.distribution import tool_version
 from orchestrator.storage.layout import written_beside
-from orchestrator.storage.tables import anatomy_rows
-from orchestrator.storage.tables.arrow import build_table, tool_metadata
 from orchestrator.storage.tables.columns import ANATOMY_COLUMNS, STEP_COLUMNS
-from orchestrator.storage.tables.trial_table import TrialTable
+from orchestrator.storage.tables.trial_table import TrialTable, anatomy_rows
+
+ARROW_TYPES: dict[ArrowType, pa.DataType] = {
+    "int64": pa.int64(),
+    "float64": pa.float64(),
+    "string": pa.string(),
+    "bool": pa.bool_(),
+    "timestamp": pa.timestamp("us", tz="UTC"),
+    # Parquet names a list's values "element". With this name, a table that was written and read
+    # again has the same schema.
+    "list<double>": pa.list_(pa.field("element", pa.float64())),
+    "list<string>": pa.list_(pa.field("element", pa.string())),
+}
+"""A column's declared type -> Arrow's."""
+
+
+def build_table(
+    columns: Sequence[Column],
+    rows: Sequence[Mapping[str, Any]],
+    metadata: Mapping[str, str],
+    axis_of_column: Mapping[str, str] | None = None,
+) -> pa.Table:
+    """Rows as a table with these columns; a value that a row lacks is null. ``axis_of_column`` maps
+    a column to the axis that it holds. Raises pyarrow.ArrowInvalid if a value is not of its
+    declared type."""
+    axes = axis_of_column or {}
+    fields = [_field_of(column, axes.get(column.name)) for column in columns]
+    arrays = [pa.array([row.get(field.name) for row in rows], field.type) for field in fields]
+    return pa.Table.from_arrays(arrays, schema=pa.schema(fields, metadata=dict(metadata)))
+
+
+def _field_of(column: Column, axis: str | None) -> pa.Field:
+    about = {"unit": column.unit, "doc": column.doc} | ({"axis": axis} if axis else {})
+    return pa.field(column.name, ARROW_TYPES[column.type], metadata=about)
+
+
+def type_name(kind: pa.DataType) -> ArrowType:
+    """The declared type of an Arrow type; "string" if it belongs to none."""
+    return next((name for name, declared in ARROW_TYPES.items() if declared == kind), "string")
+
+
+def metadata_of(table: pa.Table) -> dict[str, str]:
+    """The schema's metadata as text, without Arrow's own entry."""
+    # Arrow keeps its own schema there, as bytes that are not text.
+    return {
+        key.decode(): value.decode()
+        for key, value in (table.schema.metadata or {}).items()
+        if key != b"ARROW:schema"
+    }
+
+
+def axes_of(table: pa.Table) -> dict[str, str]:
+    """Axis -> the name of its column."""
+    axes = {field.name: (field.metadata or {}).get(b"axis") for field in table.schema}
+    return {axis.decode(): name for name, axis in axes.items() if axis is not None}
+
+
+def tool_metadata() -> dict[str, str]:
+    """The metadata in every table about the program that wrote it."""
+    return {"tool_version": tool_version(), "schema_version": str(SCHEMA_VERSION)}
 
 
 def arrow_table(trials: TrialTable) -> pa.Table:
@@ -51,7 +110,7 @@ def _step_rows(record: TrialRecord) -> Iterator[dict[str, Any]]:
 def anatomy_table(records: Sequence[TrialRecord]) -> pa.Table:
     """The anatomies of all profiled trials, one row for every figure."""
     profiled = ((record.trial_id, record.anatomy) for record in records if record.anatomy)
-    rows = [row for profile in profiled for row in anatomy_rows.rows_of(*profile)]
+    rows = [row for profile in profiled for row in anatomy_rows(*profile)]
     return build_table(ANATOMY_COLUMNS, rows, tool_metadata())
 
 
@@ -71,3 +130,21 @@ def write(table: pa.Table, path: Path) -> Path:
         # With checksums a reader notices a damaged page.
         pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
     return path
+
+
+_LIBRARIES = ("torch", "transformers", "accelerate", "peft", "bitsandbytes", "deepspeed")
+
+
+def write_predictions(rows: Sequence[Mapping[str, Any]], path: Path, *, gpu: str) -> Path:
+    """Write rows of ``reporting.prediction.row`` as Parquet, with the versions that made them."""
+    table = pa.Table.from_pylist([dict(row) for row in rows])
+    versions = {name: version(name) for name in _LIBRARIES}
+    metadata = {"gpu": gpu, "tool_version": tool_version(), **versions}
+    return write(table.replace_schema_metadata(metadata), path)
+
+
+def read_predictions(path: Path) -> tuple[list[dict[str, Any]], dict[str, str]]:
+    """The rows that ``write_predictions`` wrote; the GPU and the versions that made them, by name.
+    Raises FileNotFoundError or pyarrow.ArrowInvalid."""
+    table = pq.read_table(path)
+    return table.to_pylist(), metadata_of(table)

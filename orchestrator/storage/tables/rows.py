@@ -1,4 +1,4 @@
-"""Makes the rows of the trials table from records: one dict per trial, column -> value."""
+"""The trials table as rows of plain values: one dict per trial, column -> value."""
 
 import functools
 import hashlib

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,22 +12,21 @@ import pyarrow.parquet as pq
 from jobs.anatomy_record import Anatomy
 from jobs.flags import unknown_kinds
 from jobs.record import SCHEMA_VERSION, Column, Outcome
-from orchestrator.labels import BATCH_NAMES
-from orchestrator.storage.layout import ANATOMY, STEPS
-from orchestrator.storage.regular_file import open_regular
+from orchestrator.labels import BATCH_NAMES, option
+from orchestrator.storage.layout import ANATOMY, RECORDS, STEPS, SUPERSEDED, TRIALS, open_regular
 from orchestrator.storage.run_metadata import RunMetadata, UnreadableRunError
-from orchestrator.storage.tables import anatomy_rows
-from orchestrator.storage.tables.arrow import ARROW_TYPES, axes_of, metadata_of, type_name
-from orchestrator.storage.tables.column_values import is_of_type, is_possible
 from orchestrator.storage.tables.columns import (
     ANATOMY_COLUMNS,
     BASE,
     FOLLOW_UP,
     PRESENT_TRIAL_ID,
+    is_of_type,
+    is_possible,
     trial_table_columns,
 )
-from orchestrator.storage.tables.trial_table import TrialTable
-from orchestrator.units import listed
+from orchestrator.storage.tables.parquet import ARROW_TYPES, axes_of, metadata_of, type_name
+from orchestrator.storage.tables.trial_table import TrialTable, anatomy_of
+from orchestrator.units import count, listed
 
 _MAY_BE_NULL = ("reason", "rule", "phase", "accumulation", "started_at")
 """Columns of ``BASE`` in which a row may have no value."""
@@ -155,7 +154,7 @@ def read_anatomies(run_folder: Path) -> dict[str, Anatomy]:
     for row in table.to_pylist():
         rows_by_trial.setdefault(row["trial_id"], []).append(row)
     try:
-        return {trial: anatomy_rows.anatomy_of(rows) for trial, rows in rows_by_trial.items()}
+        return {trial: anatomy_of(rows) for trial, rows in rows_by_trial.items()}
     except (TypeError, ValueError) as error:
         raise _unreadable(path, error) from None
 
@@ -178,3 +177,28 @@ def _unreadable(path: Path, error: Exception) -> UnreadableRunError:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     first, *_ = reason.splitlines() or [type(error).__name__]
     return UnreadableRunError(f"{path} is damaged or no table of this program ({first})")
+
+
+class FewerRowsError(RuntimeError):
+    """A table would lose rows. The message says which ones, and what to do."""
+
+
+def refuse_fewer_rows(
+    run_folder: Path, trial_ids: Collection[str], unreadable: Sequence[str]
+) -> None:
+    """Raise FewerRowsError if ``trials.parquet`` has rows of trials that are not in ``trial_ids``,
+    and whose records no sweep has moved aside. ``unreadable`` are sentences for the message, about
+    records that cannot be read."""
+    path = run_folder / TRIALS
+    # The file of a second record of the same trial ends in a hyphen and a number.
+    aside = (run_folder / SUPERSEDED).glob(f"*/{RECORDS}/*.json")
+    superseded = {record.stem.partition("-")[0] for record in aside}
+    lost = sorted(trial_ids_in_file(path) - set(trial_ids) - superseded)
+    if not lost:
+        return
+    reason = "; ".join(unreadable) or "their records are not in the folder"
+    raise FewerRowsError(
+        f"{path} has {count(len(lost), 'row')} that would be lost ({listed(lost, 6)}): {reason}. "
+        f"Nothing was written; {option('allow-fewer-rows')} moves today's tables to {SUPERSEDED}/ "
+        "and writes smaller ones"
+    )

@@ -11,7 +11,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
 from jobs.record import Outcome
-from orchestrator.storage.tables.predictions import read_predictions
+from orchestrator.storage.tables.parquet import read_predictions
 from orchestrator.storage.tables.rows import Row
 from tests.benchmarks.recorded.configurations import measured_rows, recorded_runs
 from tests.benchmarks.recorded.predictions import compared

@@ -18,17 +18,18 @@ import itertools
 import math
 from argparse import Namespace
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy import optimize, stats
+from scipy import optimize, special
 
 from jobs.flags import SHARED, flags_of, has_any
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.analysis.objectives import row_joules_per_sample
+from orchestrator.analysis.objectives import joules_per_sample
 from orchestrator.analysis.repeatability import (
     BETWEEN_TRIALS,
     Pace,
@@ -145,7 +146,7 @@ def _pair(
 
 
 def _log_energy_ratio(first: Row, second: Row) -> float | None:
-    earlier, later = row_joules_per_sample(first), row_joules_per_sample(second)
+    earlier, later = joules_per_sample(first), joules_per_sample(second)
     return math.log(later / earlier) if earlier and later else None
 
 
@@ -230,13 +231,12 @@ def fit(found: Sequence[Pair], near: Variation | None = None) -> Variation:
     ratio = np.array([pair.log_ratio for pair in ordered])
     ratio -= np.repeat(shared, [len(rows) for rows in by_runs])
     weights = _weights(ordered)
+    scale_by = _scale(ordered)
     is_host = ordered[0].pace is Pace.HOST
 
     def cost(logs: np.ndarray) -> float:
         variation = _variation(logs)
-        spread = _scale(ordered, variation)
-        density = stats.t.logpdf(ratio / spread, variation.degrees_of_freedom) - np.log(spread)
-        return float(-(weights * density).sum())
+        return _cost(ratio, scale_by(variation), variation, weights)
 
     parts = ((0.003, 0.03), (0.0005, 0.005), (3, 20), (0.3,))
     if near is not None:
@@ -265,20 +265,34 @@ def _variation(logs: np.ndarray) -> Variation:
     return Variation(relative, seconds, max(degrees, FEWEST_DEGREES), 0.0, waits_power=power)
 
 
-def _scale(found: Sequence[Pair], variation: Variation) -> np.ndarray:
-    """The scale of each pair's difference."""
+def _cost(
+    ratios: np.ndarray, scale: np.ndarray, variation: Variation, weights: np.ndarray
+) -> float:
+    """Minus the weighted logarithm of Student's density, as ``scipy.stats`` has it, but fast."""
+    degrees = variation.degrees_of_freedom
+    constant = special.gammaln((degrees + 1) / 2) - special.gammaln(degrees / 2)
+    constant -= math.log(degrees * math.pi) / 2
+    tails = (degrees + 1) / 2 * np.log1p((ratios / scale) ** 2 / degrees)
+    return float((weights * (tails + np.log(scale) - constant)).sum())
+
+
+def _scale(found: Sequence[Pair]) -> Callable[[Variation], np.ndarray]:
+    """The scale of each pair's difference by a variation, of which a fit tries hundreds."""
     own = np.array([math.hypot(*pair.own_errors) for pair in found])
-    constant = variation.seconds / np.array([pair.constant_over for pair in found])
-    relative = variation.relative * _waiting(found, variation)
-    # Two trials differ by sqrt(2) times the spread of one.
-    scale: np.ndarray = np.sqrt(own**2 + 2 * relative**2 + 2 * constant**2)
-    return scale
+    over = np.array([pair.constant_over for pair in found])
+    waits = _most_waits(found)
+
+    def by(variation: Variation) -> np.ndarray:
+        relative = variation.relative * waits**variation.waits_power
+        # Two trials differ by sqrt(2) times the spread of one.
+        scale: np.ndarray = np.sqrt(own**2 + 2 * relative**2 + 2 * (variation.seconds / over) ** 2)
+        return scale
+
+    return by
 
 
-def _waiting(found: Sequence[Pair], variation: Variation) -> np.ndarray:
-    """The factor of each pair's spread by how often the GPU waits; 1 if that does not matter."""
-    waiting: np.ndarray = np.array([max(pair.waits) for pair in found]) ** variation.waits_power
-    return waiting
+def _most_waits(found: Sequence[Pair]) -> np.ndarray:
+    return np.array([max(pair.waits) for pair in found])
 
 
 def whole_fit(
@@ -297,8 +311,7 @@ def whole_fit(
 
     def cost(log_seconds: float) -> float:
         scale = np.hypot(usual, _slow(math.exp(log_seconds), steps))
-        density = stats.t.logpdf(ratios / scale, variation.degrees_of_freedom) - np.log(scale)
-        return float(-(weights * density).sum())
+        return _cost(ratios, scale, variation, weights)
 
     best = optimize.minimize_scalar(cost, bounds=(-7, 0), method="bounded")
     return replace(variation, slow_host_seconds=math.exp(best.x))
@@ -334,9 +347,12 @@ def _recordings(pair: Pair) -> set[str]:
 
     The folder of a run begins with its date.
     """
-    return {
-        next((part for part in Path(run).parts if part[:4].isdigit()), run) for run in pair.runs
-    }
+    return {_recording(run) for run in pair.runs}
+
+
+@cache
+def _recording(run: str) -> str:
+    return next((part for part in Path(run).parts if part[:4].isdigit()), run)
 
 
 def _held(found: Sequence[Pair], pace: Pace, variation: Variation) -> list[bool]:
@@ -354,7 +370,7 @@ def _is_held(pair: Pair, side: int, variation: Variation) -> bool:
 
 
 def _half_width(pair: Pair, side: int, variation: Variation) -> float:
-    quantile = stats.t.ppf(0.975, variation.degrees_of_freedom)
+    quantile = special.stdtrit(variation.degrees_of_freedom, 0.975)
     return float(quantile) * _half_scale(pair, side, variation)
 
 
@@ -394,8 +410,8 @@ def _by_runs(found: Sequence[Pair]) -> list[list[Pair]]:
 def _weighted_mean(rows: Sequence[Pair], variation: Variation) -> tuple[float, float]:
     """Mean log ratio, weighted by inverse variances as ``compare`` does, and its standard error."""
     degrees = variation.degrees_of_freedom
-    waiting = _waiting(rows, variation)
-    scale = _scale(rows, variation) / waiting
+    waiting = _most_waits(rows) ** variation.waits_power
+    scale = _scale(rows)(variation) / waiting
     weights = (scale * math.sqrt(degrees / (degrees - 2))) ** -2
     ratios = np.array([pair.log_ratio for pair in rows]) / waiting
     return float((weights * ratios).sum() / weights.sum()), float(weights.sum() ** -0.5)

@@ -11,7 +11,7 @@ from pathlib import Path
 from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.prediction.time.step_time import PRODUCTS
-from orchestrator.storage.tables.predictions import read_predictions
+from orchestrator.storage.tables.parquet import read_predictions
 from orchestrator.storage.tables.rows import Row
 from tests.benchmarks.recorded.configurations import identity, measured_rows, recorded_runs
 

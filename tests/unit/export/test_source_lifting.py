@@ -1,7 +1,9 @@
 """Functions lifted out of their modules."""
 
 import ast
+import builtins
 import importlib.util
+import symtable
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from orchestrator.export.generated_code import NotExportableError
-from orchestrator.export.source_lifting import lifted
+from orchestrator.export.source_lifting import RANDOM_ROWS, data_module, lifted
 
 MODULE = '''
 import json
@@ -70,3 +72,45 @@ def test_lifted_refuses_a_function_that_uses_its_modules_import(module):
 def test_lifted_refuses_a_function_that_is_not_at_the_top_level(module):
     with pytest.raises(NotExportableError, match="not at the top level"):
         lifted(module.Holder.method)
+
+
+EACH = pytest.mark.parametrize(
+    "text", [data_module(), data_module(RANDOM_ROWS)], ids=["file", "random_rows"]
+)
+
+
+@EACH
+def test_data_module_imports_nothing_of_this_project(text):
+    packages = set()
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            packages |= {alias.name.partition(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            packages.add((node.module or "").partition(".")[0])
+    assert packages <= {
+        "PIL", "__future__", "collections", "contextlib", "csv", "dataclasses", "datasets",
+        "fnmatch", "functools", "glob", "io", "itertools", "json", "math", "numpy", "os", "pathlib",
+        "stat", "tokenizers", "torch", "transformers", "typing", "warnings",
+    }  # fmt: skip
+
+
+@EACH
+def test_data_module_defines_every_name_that_it_uses(text):
+    table = symtable.symtable(text, "measured_data.py", "exec")
+    defined = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned()}
+    defined |= {symbol.get_name() for symbol in table.get_symbols() if symbol.is_imported()}
+    assert _globals_used(table) - defined - set(dir(builtins)) - {"__name__"} == set()
+
+
+def _globals_used(table: symtable.SymbolTable) -> set[str]:
+    """Names that functions and classes look up in the module."""
+    used = set()
+    for child in table.get_children():
+        used |= {symbol.get_name() for symbol in child.get_symbols() if symbol.is_global()}
+        used |= _globals_used(child)
+    return used
+
+
+def test_data_module_in_the_wrong_order_is_refused():
+    with pytest.raises(NotExportableError, match="of another module"):
+        data_module("spec/model_and_data.py trial/data/user_file.py")

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from jobs.library_facts.__main__ import answer
 from jobs.record import Outcome
 from jobs.spec import TrialSpec, from_json, to_json
 from orchestrator import predict, sweep
+from orchestrator.planning import library_facts
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.plan import plan
 from tests.support.config_files import MODEL
@@ -28,7 +30,8 @@ def config(tmp_path: Path) -> Path:
     return path
 
 
-def test_dry_run_and_predict_need_the_word_and_import_nothing(config, capsys):
+def test_dry_run_and_predict_need_the_word_and_import_nothing(config, capsys, monkeypatch):
+    monkeypatch.setattr(library_facts, "_asked", answer)
     assert sweep.main([str(config), "--dry-run"]) == 2
     assert "--allow-own-code" in capsys.readouterr().err
     assert sweep.main([str(config), "--dry-run", "--allow-own-code"]) == 0

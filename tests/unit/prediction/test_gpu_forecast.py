@@ -8,7 +8,7 @@ import pytest
 from jobs.record import Outcome, TrialRecord
 from orchestrator import predict, recommend
 from orchestrator.analysis.dataset import load_dataset
-from orchestrator.api.gpu_forecast import gpu_forecasts
+from orchestrator.api.forecasts import gpu_forecasts
 from orchestrator.api.run import load
 from orchestrator.planning.plan import plan
 from orchestrator.units import GIB

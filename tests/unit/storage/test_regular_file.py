@@ -6,9 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from orchestrator.storage.layout import RECORDS, RUN, written_beside
+from orchestrator.storage.layout import LARGEST_BYTES, RECORDS, RUN, written_beside
 from orchestrator.storage.record_reader import find_records
-from orchestrator.storage.regular_file import LARGEST_BYTES
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from orchestrator.storage.run_metadata import UnreadableRunError, read_run
 from orchestrator.storage.tables import parquet

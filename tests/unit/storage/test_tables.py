@@ -11,9 +11,8 @@ from jobs.flags import Flag, FlagKind
 from jobs.record import Column, Outcome
 from orchestrator.api import load
 from orchestrator.storage.run_metadata import RunMetadata
-from orchestrator.storage.tables.arrow import ARROW_TYPES
 from orchestrator.storage.tables.columns import axis_columns, declared_columns, trial_table_columns
-from orchestrator.storage.tables.parquet import arrow_table, steps_table, write
+from orchestrator.storage.tables.parquet import ARROW_TYPES, arrow_table, steps_table, write
 from orchestrator.storage.tables.table_reader import read_trials_file
 from orchestrator.storage.tables.trial_table import TrialTable, table_of_records
 from tests.support.records import COLUMNS, make_grid, make_record

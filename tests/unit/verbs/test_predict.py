@@ -3,7 +3,7 @@
 import pytest
 
 from orchestrator import predict
-from tests.support.commands import ROOT, python
+from tests.support.commands import ROOT
 
 
 @pytest.mark.parametrize("wrong", [("--gpu", "h2000"), ("--trial", "zzz")])
@@ -13,10 +13,9 @@ def test_predict_unknown_name_ends_with_status_2(wrong, capsys):
 
 
 @pytest.mark.slow
-def test_predict_of_nothing_but_unbuildable_trials_ends_with_status_1(tmp_path):
+def test_predict_of_nothing_but_unbuildable_trials_ends_with_status_1(tmp_path, capsys):
     path = tmp_path / "sweep.yaml"
     model = "{task: masked-lm, architecture: bert, config: {hidden_act: gelluu}}"
     path.write_text(f"model: {model}\naxes: {{micro_batch: [1, 2]}}\n")
-    done = python("-m", "orchestrator.predict", path)
-    assert done.returncode == 1
-    assert "unknown: KeyError: 'gelluu'" in done.stdout
+    assert predict.main([str(path)]) == 1
+    assert "unknown: KeyError: 'gelluu'" in capsys.readouterr().out

@@ -39,7 +39,6 @@ def _model(shape: Shape) -> dict[str, Any]:
 
 
 def _beside(facts: Mapping[str, Any]) -> dict[str, Any]:
-    """The sections beside model, data and axes."""
     sections = {
         "training_arguments": vocabulary.below(facts, "arguments"),
         "deepspeed": facts.get("deepspeed"),

@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -132,14 +132,7 @@ def _shape(key: str, row: list[Any], source: str, *, is_exact: bool) -> Shape:
     others = values.pop() if values and isinstance(values[-1], dict) else {}
     columns = dict(zip(_table()["columns"], values, strict=False))
     config = {name: value for name, value in columns.items() if value is not None} | others
-    shape = shape_from({"model_type": architecture, **config}, source)
-    return Shape(
-        architecture=shape.architecture,
-        config=shape.config,
-        task=shape.task,
-        source=source,
-        is_exact=is_exact,
-    )
+    return replace(shape_from({"model_type": architecture, **config}, source), is_exact=is_exact)
 
 
 def _has_images(row: list[Any]) -> bool:

@@ -11,13 +11,11 @@ from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.planning.choices.base_arguments import CUSTOM
 from orchestrator.planning.choices.technique_parameters import read_family
-from orchestrator.planning.dialects.outcome import Entry
 from orchestrator.planning.dialects.registry import read_file
 from orchestrator.planning.dialects.to_ours.axes import COMPILE_MODES, axes_of
 from orchestrator.planning.dialects.to_ours.facts import Facts, ours
-from orchestrator.planning.dialects.trainers.rule import Rule
-from orchestrator.planning.dialects.trainers.tables import Dialect
-from orchestrator.planning.dialects.translate import entries_of, translate
+from orchestrator.planning.dialects.trainers.tables import Dialect, Rule
+from orchestrator.planning.dialects.translate import Entry, entries_of, translate
 from orchestrator.planning.dialects.write_back.text_edit import Edits, edited
 
 OFF = False
@@ -63,7 +61,6 @@ def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
 
 
 def _wanted(own: Mapping[str, Choice], choices: Mapping[str, Choice]) -> dict[str, Choice]:
-    """The choices that differ from the file's own."""
     return {
         axis: choices[axis]
         for axis in AXES
@@ -192,7 +189,6 @@ def _cost(now: Facts, others: Facts, change: Facts) -> tuple[int, int, int]:
 def _changes(
     rules: Mapping[str, Rule], now: Facts, axis: str, value: Choice
 ) -> Iterator[dict[str, Any]]:
-    """The changes by one or two keys' statements with which the axis has this value."""
     single = []
     for stated in _stated(rules, now, value):
         own = {fact: each for fact, each in stated.items() if ours(fact) == f"axes.{axis}"}
@@ -207,7 +203,6 @@ def _changes(
 
 
 def _stated(rules: Mapping[str, Rule], now: Facts, value: Choice) -> Iterator[Mapping[str, Any]]:
-    """What each key may state: facts with their values."""
     for rule in rules.values():
         for own in rule.values.values():
             yield {rule.fact: own} if rule.fact else own

@@ -56,7 +56,6 @@ def _yaml_value(text: str, path: list[str], value: Any) -> str:
 
 
 def _inner_value(lines: list[str], start: int, end: int, path: list[str], value: Any) -> str:
-    """With a value inside the mapping that the lines from ``start`` to ``end`` are."""
     following = lines[start + 1] if end > start + 1 else ""
     indent = following[: len(following) - len(following.lstrip())]
     first, last = _block(lines, path[1], start + 1, end, indent=indent)
@@ -86,7 +85,6 @@ def _is_inside(line: str, indent: str) -> bool:
 
 
 def _line(line: str, value: Any) -> str:
-    """The line of a key with another value, and with its comment."""
     comment = re.search(r"\s+#.*$", line.rstrip("\n"))
     head = line[: line.index(":")]
     return f"{head}: {_inline(value)}{comment[0] if comment else ''}\n"
@@ -103,7 +101,6 @@ def _flow(mapping: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    """A value as a command line writes it."""
     if isinstance(value, bool):
         return json.dumps(value)
     return f"'{json.dumps(value)}'" if isinstance(value, list | dict) else str(value)

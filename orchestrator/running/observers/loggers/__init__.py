@@ -34,7 +34,6 @@ METRICS = (
     "loss_first",
     "loss_last",
 )
-"""The columns that become metrics."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

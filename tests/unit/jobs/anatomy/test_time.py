@@ -11,10 +11,8 @@ import pytest
 import torch
 from torch.utils.checkpoint import checkpoint
 
-from jobs.anatomy.time.efficiency import efficiency, flop, peak
-from jobs.anatomy.time.modules import OUTSIDE, class_name, module_ranges, modules
-from jobs.anatomy.time.operations import group_of, operations
-from jobs.anatomy.time.phases import phases
+from jobs.anatomy.time.operations import efficiency, flop, group_of, operations, peak
+from jobs.anatomy.time.phases import OUTSIDE, class_name, module_ranges, modules, phases
 from jobs.anatomy.trace import COMPILED, Call, Trace, Work
 from jobs.anatomy.trace_reader import PHASE, read
 from jobs.loops.accumulated_loss import is_compiled

@@ -14,8 +14,8 @@ import pytest
 
 from jobs.isolation import prewarm
 from jobs.isolation.slot import Slot, SlotDiedError
-from jobs.record import Outcome, record_from_json
-from jobs.spec import TrialSpec, to_json
+from jobs.record import Outcome, TrialRecord
+from jobs.spec import TrialSpec, from_json, to_json
 from tests.conftest import build_tiny_spec
 from tests.support import light_parent
 from tests.support.commands import python
@@ -56,7 +56,7 @@ def test_command_runs_the_trial_of_a_record_in_a_process_for_each_rank(tmp_path)
     file.write_text(json.dumps({"spec": to_json(trial()), "outcome": "ok"}))
     variables = {**os.environ, **light_parent.variables()}
     done = python("-m", "jobs", file, check=True, env=variables, timeout=60)
-    record = record_from_json(json.loads(done.stdout))
+    record = from_json(TrialRecord, json.loads(done.stdout))
     assert (record.outcome, record.measurements["world_size"]) == (Outcome.OK, 2)
 
 

@@ -12,9 +12,8 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 
 from jobs.flags import Flag, FlagKind
-from jobs.loops.accumulated_loss import LossScale
-from jobs.loops.item_count import is_used, is_used_by, watched
-from jobs.loss_scaling import scaling_flag
+from jobs.gradient_check import scaling_flag
+from jobs.loops.accumulated_loss import LossScale, is_used, is_used_by, watched
 from jobs.spec import TrialSpec
 from tests.conftest import build_tiny_spec
 from tests.support.one_trial import measured

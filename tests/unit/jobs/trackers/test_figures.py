@@ -9,7 +9,7 @@ import torch
 from jobs.node import memory_cap
 from jobs.trackers import host
 from jobs.trackers.cuda_allocator import Allocator
-from jobs.trackers.sources.gpu_sensors import GpuSensors
+from jobs.trackers.device import GpuSensors
 from jobs.trackers.tracker import Moment
 
 

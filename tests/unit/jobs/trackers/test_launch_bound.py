@@ -164,23 +164,21 @@ def test_gap_shows_what_a_callback_spends_between_steps(device):
 
 
 @pytest.mark.parametrize(
-    ("loop", "gap", "host", "upkeep"),
+    ("loop", "gap"),
     [
-        ({"upkeep": 0.3, "data": 0.4, "inputs": 0.2}, 0.9 - UPDATE, 0.9, 0.3),
+        ({"upkeep": 0.3, "data": 0.4, "inputs": 0.2}, 0.9 - UPDATE),
         # The update runs on while the host does its upkeep: only the copy is left.
-        ({"upkeep": UPDATE / 2}, COPY, UPDATE / 2, UPDATE / 2),
-        ({"upkeep": 0.05, "waits": False}, COPY, 0.05, 0.05),
+        ({"upkeep": UPDATE / 2}, COPY),
+        ({"upkeep": 0.05, "waits": False}, COPY),
         # An accumulating step has one gap. DeepSpeed's begins behind the step's last update.
-        ({"upkeep": 1.0, "accumulation": 4}, 1.0 - UPDATE, 1.0, 1.0),
-        ({"upkeep": 1.0, "deepspeed": True, "accumulation": 2}, 1.0, 1.0, 1.0),
+        ({"upkeep": 1.0, "accumulation": 4}, 1.0 - UPDATE),
+        ({"upkeep": 1.0, "deepspeed": True, "accumulation": 2}, 1.0),
     ],
     ids=["data", "covered", "ahead", "accumulating", "deepspeed"],
 )
-def test_gap_on_the_gpu_and_on_the_host(loop, gap, host, upkeep, device):
+def test_gap_on_the_gpu(loop, gap, device):
     values = Loop(device=device, **loop).run()
     assert values["step_gap_seconds_median"] == pytest.approx(gap, abs=2 * LAUNCH, rel=0.02)
-    assert values["step_gap_host_seconds_median"] == pytest.approx(host, abs=LAUNCH, rel=0.05)
-    assert values["step_gap_upkeep_seconds_median"] == pytest.approx(upkeep, abs=LAUNCH, rel=0.05)
 
 
 @pytest.mark.parametrize("steps", [1, 2])

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jobs.library_facts.__main__ import answer
 from jobs.spec import ModelSpec
 from orchestrator import sweep
 from orchestrator.planning import library_facts
@@ -205,8 +206,9 @@ def test_model_size_is_counted_once_and_remembered(folder):
     assert len(said) == 1
 
 
-@pytest.mark.slow
-def test_model_that_cannot_be_built_is_a_mistake(folder, capsys):
+def test_model_that_cannot_be_built_is_a_mistake(folder, capsys, monkeypatch):
+    # Here, because its process imports the libraries for seconds; the test above has one.
+    monkeypatch.setattr(library_facts, "_asked", answer)
     config_of(
         folder,
         "model: {task: sequence-classification, architecture: bert, config: {hidden_act: gelluu}}",

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, replace
 
-from orchestrator.api.tune_forecast import CardForecast, TuneForecast
+from orchestrator.api.forecasts import CardForecast, TuneForecast
 from orchestrator.planning.config import load_config
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.time.operations import Operation, StepWork, Work

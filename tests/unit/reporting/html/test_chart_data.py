@@ -8,7 +8,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import MemoryCap, Purpose
 from orchestrator.analysis.dataset import EnvironmentResults, load_dataset
 from orchestrator.reporting.html.chart_data import MAX_LINES, batch_lines, chart_data
-from orchestrator.reporting.html.details import MAX_EXPLAINED, explained_pairs
+from orchestrator.reporting.html.decisions import MAX_EXPLAINED, explained_pairs
 from orchestrator.reporting.html.page import left_out, shown_configurations
 from tests.support.records import H200, follow_up_of, make_grid, make_record, profile_of, write_run
 

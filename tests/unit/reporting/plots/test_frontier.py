@@ -40,7 +40,7 @@ def test_labelled_configurations_are_few_and_hold_the_ends(dataset):
 
 
 def test_write_never_covers_a_label_with_another():
-    with drawing(6, 4) as figure:
+    with drawing(4) as figure:
         axes = figure.add_subplot()
         axes.set(xlim=(0, 10), ylim=(0, 10))
         text = "batch 64 · bf16 · checkpoint\n38.9 GiB, 312/s"

@@ -10,9 +10,8 @@ from jobs.record import Outcome, TrialRecord
 from orchestrator import recommend
 from orchestrator.api import load
 from orchestrator.reporting.recommendation_notes import notes
-from orchestrator.reporting.verbs.recommendation import render
+from orchestrator.reporting.verbs.recommendation import Workload, render
 from orchestrator.reporting.verbs.recommendation_json import to_json
-from orchestrator.reporting.verbs.workload import Workload
 from orchestrator.units import GIB
 from tests.support.golden import assert_golden
 from tests.support.recorded_runs import RECORDED

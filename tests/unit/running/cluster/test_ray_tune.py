@@ -1,10 +1,16 @@
-"""Which waiting trial takes a slot that is left: slots that are lost or join have time to start."""
+"""Which waiting trial takes a slot that is left: slots that are lost or join have time to start.
+And signals that interrupt a sweep.
+"""
 
+import os
+import signal
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from ray.tune.experiment import Trial
 
+from orchestrator.running.cluster import ray_tune
 from orchestrator.running.cluster.ray_tune import SlotScheduler
 
 
@@ -56,3 +62,14 @@ def test_first_trial_is_first_before_any_slot_has_started():
     for trial in tune.running:
         trial.set_status(Trial.ERROR)
     assert tune.add() is tune.chosen()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signal_interrupts_as_ctrl_c_does(number, monkeypatch):
+    # A command under nohup ignores SIGHUP on purpose, and so would its tests.
+    monkeypatch.setattr("signal.getsignal", lambda number: signal.SIG_DFL)
+    monkeypatch.setattr(ray_tune, "_leave_terminal", lambda: None)
+    session = Mock()
+    with ray_tune._interruptible(session):
+        os.kill(os.getpid(), number)
+    session.interrupt.assert_called_once_with()

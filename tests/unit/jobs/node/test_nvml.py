@@ -3,7 +3,7 @@
 import pytest
 
 from jobs.node import collectives
-from jobs.node.links import link_of
+from jobs.node.nvml import link_of
 from tests.support.fake_nvml import FakeNvml
 
 UUIDS = ["GPU-a", "GPU-b", "GPU-c"]

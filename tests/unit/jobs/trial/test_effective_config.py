@@ -9,7 +9,7 @@ from torch.distributed.fsdp import fully_shard
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from jobs.errors import UnsupportedError
-from jobs.trial.effective_sharding import sharding
+from jobs.trial.effective_config import sharding
 from jobs.trial.weight_formats import weights_of
 
 

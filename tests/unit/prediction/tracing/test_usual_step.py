@@ -1,0 +1,95 @@
+"""The work of a usual step on rows of unequal length."""
+
+from dataclasses import replace
+
+import pytest
+
+from orchestrator.planning.plan import plan
+from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.model_group import ModelGroup, Shared
+from orchestrator.prediction.time.step_time import step_time
+from orchestrator.prediction.tracing import row_order
+from orchestrator.prediction.tracing.fake_step import FakeStep
+from orchestrator.prediction.tune.tune_forecast import forecast_space
+from tests.support.config_files import config_of
+
+CONFIG = """
+model:
+  task: causal-lm
+  architecture: llama
+  config: {hidden_size: 1024, intermediate_size: 2816, num_attention_heads: 8,
+    num_hidden_layers: LAYERS, vocab_size: 8192}
+data: {synthetic: {sequence_length: 1024, samples: 24, lengths: {mean: 300, sigma: 0.7}}}
+axes: AXES
+"""
+GPU = load_gpu("h200")
+
+
+def trials_of(tmp_path, axes, layers=2):
+    text = CONFIG.replace("AXES", axes).replace("LAYERS", str(layers))
+    return plan(config_of(tmp_path, text)).trials
+
+
+def group_of(spec):
+    return ModelGroup([spec], FakeStep(spec, GPU), GPU, Shared())
+
+
+def work_of(work, column):
+    return sum(float((rows[:, column] * rows[:, 2]).sum()) for rows in work.by_kind.values())
+
+
+@pytest.mark.parametrize(
+    ("axes", "within"),
+    [
+        ("{micro_batch: 4, precision: bf16}", 0.02),
+        ("{micro_batch: 2, accumulation: 3, precision: bf16}", 0.02),
+        # Padded or not, attention reads another mask.
+        ("{micro_batch: 4, batching: group_by_length, precision: bf16}", 0.05),
+        # A joined batch sees all of its positions, so its work is no line in them.
+        ("{micro_batch: 4, batching: padding_free, precision: bf16}", 0.03),
+    ],
+)
+def test_usual_step_has_the_mean_work_of_the_epochs_steps(tmp_path, axes, within):
+    (spec,) = trials_of(tmp_path, axes)
+    group = group_of(spec)
+    usual = group.step_work(spec)
+    batches = group.step.batches
+    steps = row_order.epoch(spec, batches.lengths, batches.collate, spec.measure.seed)
+    traced = []
+    for step in steps:
+        for number, shape in enumerate(step):
+            batch = batches.of_shape(shape)
+            accumulated = spec.accumulation > 1
+            both = group.step.micro_batches(batch, samples=1, accumulated=accumulated)
+            traced.append(both[number > 0])
+    update = group._update_work(spec)
+    for column in (0, 1):
+        of_step = sum(work_of(own.work.eager, column) for own in traced) / len(steps)
+        expected = of_step + work_of(update, column)
+        assert work_of(usual.eager, column) == pytest.approx(expected, rel=within)
+    assert usual.samples == spec.effective_batch
+
+
+def test_a_packed_block_counts_as_the_rows_in_it(tmp_path):
+    padded, packed = trials_of(tmp_path, "{micro_batch: 2, batching: [pad, packed_whole_rows]}")
+    step = group_of(packed).step_work(packed)
+    lengths = group_of(padded).step.batches.lengths.tokens
+    mean = lengths.mean()
+    assert 0.8 * 1024 / mean < step.samples / 2 <= 1024 / mean
+    # Its blocks have hardly any padding.
+    assert step.tokens / step.samples == pytest.approx(mean, rel=0.05)
+
+
+def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path):
+    trials = trials_of(tmp_path, "{micro_batch: [1, 4, 8], precision: bf16}", layers=8)
+    (candidate,) = forecast_space(trials, GPU).ranked(GPU.total_bytes, GPU)
+    step = group_of(candidate.spec).step_work(candidate.spec)
+    whole = step_time(step, GPU)
+    assert candidate.time.seconds == pytest.approx(whole.seconds, rel=0.05)
+    # The longest rows, which decide the memory, take longer, but none is of a new length.
+    longest = replace(candidate.spec.data.synthetic, lengths=None)
+    equal = replace(candidate.spec, data=replace(candidate.spec.data, synthetic=longest))
+    known = step_time(replace(step, new_shapes=0.0), GPU)
+    assert known.seconds < 0.8 * step_time(group_of(equal).step_work(equal), GPU).seconds
+    assert whole.seconds > known.seconds
+    assert whole.host_seconds - known.host_seconds == pytest.approx(whole.seconds - known.seconds)
