@@ -75,7 +75,8 @@ class SpaceForecast:
 
     def ranked(self, memory_bytes: int, gpu: Gpu) -> list[Candidate]:
         """Of each set its fastest micro-batch that fits, the fastest first."""
-        found = [own.fastest(memory_bytes, gpu) for own in self.sets]
+        with quiet_libraries():  # micro-batches are traced once they are asked for
+            found = [own.fastest(memory_bytes, gpu) for own in self.sets]
         fitting = [own for own in found if own is not None]
         return sorted(fitting, key=lambda own: own.time.likely_seconds_per_sample)
 
