@@ -1,10 +1,16 @@
 """Trials of which only what outlives a step is asked for, which needs no step to run."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from jobs.spec import TrialSpec
 from orchestrator.prediction.affine_stream import MicroBatches, Stream
 from orchestrator.prediction.model_group import ModelGroup
 from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
-from orchestrator.prediction.tracing.batches import BatchShapes
+
+if TYPE_CHECKING:
+    from orchestrator.prediction.tracing.batches import BatchShapes
 
 
 class HeldGroup(ModelGroup):

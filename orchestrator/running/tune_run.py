@@ -1,7 +1,10 @@
 """Runs ``tune``: ``search: best`` over the configurations of ``planning.tune_space``."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from jobs.node import nvml
 from jobs.trial.requirements import lacks_package
@@ -13,7 +16,9 @@ from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
 from orchestrator.planning.tune_space.values import DOES_NOT_GO, has_equal_rows
 from orchestrator.running.early_start import Start
 from orchestrator.running.ray_address import is_elsewhere
-from orchestrator.running.sweep_run import SweepEnd, run_sweep
+
+if TYPE_CHECKING:
+    from orchestrator.running.sweep_run import SweepEnd
 
 SEARCH_SHARE = 0.75
 """Share of the GPU time for the search. The rest is for follow-ups, which verify its picks. A
@@ -60,6 +65,8 @@ def space_of(
 
 def run_tune(start: Start, goal: Goal, gpu_seconds: float) -> SweepEnd:
     """Search the space of a configuration on every GPU model. Raises what ``run_sweep`` raises."""
+    from orchestrator.running.sweep_run import run_sweep
+
     is_remote = is_elsewhere(start.options.address)
 
     def make_plan(given: SweepConfig, has_gpu: bool) -> tuple[SweepConfig, Plan]:

@@ -203,8 +203,13 @@ finally:
     heavy = {"ray", "torch", "transformers", "pandas", "pyarrow", "numpy", "peft"} & {*sys.modules}
     print(sorted(heavy), file=sys.stderr)
 """
-    done = python("-c", program, "batch-size", *DRY_RUN[1:])
-    assert (done.returncode, done.stderr) == (0, "[]\n")
-    assert done.stdout.startswith("quickstart: the batch size of ")
+    for verb, said in (("batch-size", "the batch size of "), ("tune", "")):
+        done = python("-c", program, verb, *DRY_RUN[1:])
+        assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "[]")
+        assert done.stdout.startswith(f"quickstart: {said}")
+    driver = (
+        "import sys; from orchestrator.running import sweep_run; assert 'torch' not in sys.modules"
+    )
+    assert python("-c", driver).returncode == 0
     wrong = python("-m", "orchestrator", "sweep", "none.yaml")
     assert (wrong.returncode, wrong.stdout) == (2, "")
