@@ -112,7 +112,7 @@ def _traced(
         from orchestrator.prediction.tracing.fake_ranks import fake_ranks
     with fake_ranks(specs[0].world_size):
         try:
-            step = DeepStep(specs[0], gpu)
+            step = DeepStep(specs[0], gpu, shared.known)
             group = make(specs, step, gpu, shared)
         except Exception as error:  # a model or a file of the user's may raise anything
             return [unknown(spec, error) for spec in specs], set()

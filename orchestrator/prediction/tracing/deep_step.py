@@ -51,6 +51,8 @@ class DeepStep(FakeStep):
         times, rest = divmod(len(whole) - _MORE * period, period or 1)
         if not period or rest or (_FEW + _MORE) * period >= len(whole) or self.spec.world_size > 1:
             return None
+        if "model" in self.spec.settings.hooks:
+            return None  # several models with an adapter may end a process with a fault in PyTorch
         try:
             few, more = (self._with_layers(own * period) for own in (_FEW, _MORE))
         except Exception:  # a model may refuse fewer layers than it is described with
@@ -64,7 +66,8 @@ class DeepStep(FakeStep):
     def _with_layers(self, layers: int) -> FakeStep:
         model = self._model_spec
         model = replace(model, config={**model.config, "num_hidden_layers": layers})
-        return FakeStep(replace(self.spec, model=model), self._gpu, (self.batches, model))
+        spec = replace(self.spec, model=model)
+        return FakeStep(spec, self._gpu, self._known, (self.batches, model))
 
 
 def _layers(model: nn.Module, number: int | None) -> list[list[Any]]:

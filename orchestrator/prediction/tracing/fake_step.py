@@ -11,7 +11,6 @@ from typing import Any
 import torch
 import transformers
 from accelerate.utils import convert_to_fp32
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from jobs.loops import accelerate as accelerate_loop
 from jobs.spec import ModelSpec, TrialSpec
@@ -42,10 +41,6 @@ from orchestrator.prediction.tracing.fake_ranks import shared, unreduced
 from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.unsupported import has_packed_base, is_fsdp, runs_liger
 
-# One mode for all steps, so that what one of them ran need not run again in the next.
-_FAKE_MODE = FakeTensorMode(allow_non_fake_inputs=True)
-_RESULTS = KnownResults()
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Updates:
@@ -64,13 +59,18 @@ class FakeStep:
     """
 
     def __init__(
-        self, spec: TrialSpec, gpu: Gpu, batches: tuple[Batches, ModelSpec] | None = None
+        self,
+        spec: TrialSpec,
+        gpu: Gpu,
+        known: KnownResults | None = None,
+        batches: tuple[Batches, ModelSpec] | None = None,
     ) -> None:
         self.spec = spec
         self._gpu = gpu
         self.picks: Picks = set()
         self._liger = LigerModules(gpu)
-        self._recorder = AllocationRecorder(_RESULTS)
+        self._known = known or KnownResults()
+        self._recorder = AllocationRecorder(self._known)
         self._arguments = cpu_arguments(spec)
         self.batches, self._model_spec = batches or batches_of(spec)
         if runs_liger(spec):
@@ -112,7 +112,7 @@ class FakeStep:
             packing = packed_weights() if has_packed_base(self.spec) else nullcontext()
             resizing = recorded_resizes(self._recorder)
             recorder = self._recorder if is_recorded else nullcontext()
-            with liger, packing, on_cuda, resizing, _FAKE_MODE, recorder:
+            with liger, packing, on_cuda, resizing, self._known.mode, recorder:
                 yield
 
     def _built_model(self) -> Any:

@@ -105,6 +105,6 @@ def _group(trials: Sequence[TrialSpec], layers: int, gpu: Gpu, shared: Shared) -
     model = trials[0].model
     config = {**model.config, "num_hidden_layers": layers} if layers else model.config
     spec = replace(trials[0], model=replace(model, config=config))
-    step = FakeStep(spec, gpu)
+    step = FakeStep(spec, gpu, shared.known)
     step.batches = of_longest_rows(step.batches)
     return ModelGroup(trials, step, gpu, shared)
