@@ -74,14 +74,11 @@ def _block(
     for index in range(start, end):
         if re.match(rf"{indent}[\"']?{re.escape(key)}[\"']?\s*:(\s|$)", lines[index]):
             after = index + 1
-            while after < end and _is_inside(lines[after], indent):
+            inside = (f"{indent} ", f"{indent}\t", f"{indent}- ")
+            while after < end and lines[after].startswith(inside):
                 after += 1
             return index, after
     return None, end
-
-
-def _is_inside(line: str, indent: str) -> bool:
-    return line.startswith((f"{indent} ", f"{indent}\t", f"{indent}- "))
 
 
 def _line(line: str, value: Any) -> str:
