@@ -1,8 +1,8 @@
 """SIMULATED in part: 4-bit LoRA of 8 B parameters on rows of unequal length, on an H100.
 
-Memory is traced on the longest rows, and seconds are forecast on rows of one length
-(tests/data/predictions/qlora_8b_traced.parquet). A draw changes what the forecast says of the GPU,
-of the host and of each technique. What compiling does is assumed.
+Memory and seconds are forecast (tests/data/predictions/qlora_8b_traced.parquet). A draw changes
+what the forecast says of the GPU, of the host and of each technique. What compiling does is
+assumed.
 """
 
 import itertools
@@ -22,18 +22,23 @@ from tests.benchmarks.grids import DATA, Table, make_record, make_spec
 from tests.benchmarks.tuned.techniques import DRAWN_DEVIATION, drawn_factor
 
 AXES: Mapping[str, tuple[Choice, ...]] = {
-    "base": ("bnb_4bit(upcast=false)", "bnb_4bit"),
+    "base": ("bnb_4bit", "bnb_4bit(upcast=false)"),
     "micro_batch": (1, 2, 3, 4, 6, 8),
     "activations": ("checkpoint", "keep"),
     "kernels": ("none", "liger"),
     "loss": ("plain", "chunked", "liger"),
-    "batching": ("pad", "pad_to_64"),
+    "batching": ("pad", "pad_to_64", "packed_whole_rows"),
     "compile": ("none", "inductor_regional"),
 }
 """The first value of each is the user's."""
 _TRACED = DATA / "predictions" / "qlora_8b_traced.parquet"
-_TRACED_TOKENS, _MOST_TOKENS = 1024, 2048
 _LENGTHS = RowLengthDistribution(distribution="lognormal", mean=600.0)
+_DATA = DataSpec(synthetic=SyntheticData(sequence_length=2048, samples=400, lengths=_LENGTHS))
+_HOOKS = {
+    "pad_to_64": {"batching": Hook("padded_to_multiple", {"multiple": 64})},
+    "packed_whole_rows": {"batching": Hook("packed_whole_rows")},
+}
+_TRAINS_DIFFERENTLY = ("bnb_4bit(upcast=false)", "packed_whole_rows")
 _DEVICE_BYTES = 80 * GIB
 _FORECAST_DEVIATION = 0.15
 """Of all forecast seconds of the GPU, and of those of the host, as a logarithm."""
@@ -49,7 +54,7 @@ class _Traced:
 
     sizes: np.ndarray
     figures: np.ndarray
-    """Bytes, and seconds of the GPU and of the host, shape (sizes, 3)."""
+    """Bytes, seconds of the GPU and of the host, and samples of a step, shape (sizes, 4)."""
 
     def at(self, size: float) -> list[float]:
         return [float(np.interp(size, self.sizes, each)) for each in self.figures.T]
@@ -63,39 +68,36 @@ def ragged_qlora(seed: int) -> tuple[Table, Mapping[str, float], Mapping[str, fl
         record = _record(choices, seed)
         records[record.trial_id] = record
         if choices["compile"] == "none":
-            size = record.spec.micro_batch
-            memory[record.trial_id], gpu, host = _traced()[_key(choices)].at(size)
-            gpu *= _positions(choices, size) / _TRACED_TOKENS
-            seconds[record.trial_id] = max(gpu, host) / size
+            memory[record.trial_id], gpu, host, samples = _traced()[_key(choices)].at(
+                record.spec.micro_batch
+            )
+            seconds[record.trial_id] = max(gpu, host) / samples
     return records, memory, seconds
 
 
 def _combinations() -> Iterator[dict[str, Choice]]:
     for values in itertools.product(*AXES.values()):
         choices = dict(zip(AXES, values, strict=True))
-        # As in the space of tune: fused losses break compiled graphs, and Liger brings its loss.
-        if choices["loss"] == "liger" and choices["kernels"] != "liger":
-            continue
-        if choices["compile"] == "none" or choices["loss"] != "liger":
+        # As in the space of tune, of which the file has what is not compiled: fused losses break
+        # compiled graphs.
+        is_traced = _key(choices) in _traced()
+        if is_traced and (choices["compile"] == "none" or choices["loss"] != "liger"):
             yield choices
 
 
 def _record(choices: Mapping[str, Choice], seed: int) -> TrialRecord:
-    recipe = {"base": choices["base"]} if choices["base"] != AXES["base"][0] else {}
+    usual = {axis: choices[axis] for axis in ("base", "batching")}
+    recipe = {axis: own for axis, own in usual.items() if own in _TRAINS_DIFFERENTLY}
     spec = make_spec({**choices, "accumulation": 1}, recipe)
-    is_padded = choices["batching"] == "pad_to_64"
-    padded = {"batching": Hook("padded_to_multiple", {"multiple": 64})} if is_padded else {}
-    lengths = SyntheticData(sequence_length=_MOST_TOKENS, samples=400, lengths=_LENGTHS)
     spec = replace(
         spec,
-        data=DataSpec(synthetic=lengths),
+        data=_DATA,
         measure=MeasureSpec(steps=5),
-        settings=replace(spec.settings, hooks=padded),
+        settings=replace(spec.settings, hooks=_HOOKS.get(str(choices["batching"]), {})),
     )
-    memory, gpu, host = _traced()[_key(choices)].at(spec.micro_batch)
+    memory, gpu, host, samples = _traced()[_key(choices)].at(spec.micro_batch)
     memory *= drawn_factor(seed, 0.02, "memory")
-    positions = _positions(choices, spec.micro_batch)
-    gpu *= positions / _TRACED_TOKENS * drawn_factor(seed, _FORECAST_DEVIATION, "gpu")
+    gpu *= drawn_factor(seed, _FORECAST_DEVIATION, "gpu")
     host *= drawn_factor(seed, _FORECAST_DEVIATION, "host")
     for axis, value in choices.items():
         gpu *= drawn_factor(seed, DRAWN_DEVIATION, axis, str(value))
@@ -103,44 +105,31 @@ def _record(choices: Mapping[str, Choice], seed: int) -> TrialRecord:
     besides = _START_SECONDS + _NEW_LENGTH_SECONDS * candidate.new_lengths
     if choices["compile"] != "none":
         gpu, host = _COMPILED * gpu, _COMPILED_HOST * host
-        besides += _COMPILING_SECONDS * (2 if is_padded else candidate.new_lengths)
+        codes = 2 if choices["batching"] == "pad_to_64" else candidate.new_lengths
+        besides += _COMPILING_SECONDS * codes
     step = max(gpu, host)
     fits = memory <= _DEVICE_BYTES
-    # The last step is on the longest rows alone.
-    steps = candidate.steps - 1 + _MOST_TOKENS / positions
     return make_record(
         spec,
         memory if fits else None,
-        spec.micro_batch / step if fits else None,
+        samples / step if fits else None,
         device_bytes=_DEVICE_BYTES,
-        slot_seconds=besides + steps * step if fits else besides,
+        # The last step, on the longest rows alone, takes about as long as two.
+        slot_seconds=besides + (candidate.steps + 1) * step if fits else besides,
         host_bound_share=float(host > gpu),
+        step_seconds_median=step,
     )
 
 
-def _positions(choices: Mapping[str, Choice], rows: int) -> float:
-    """Of a usual row; padding to a multiple of 64 adds half of it in the mean."""
-    return _longest_of(rows) + (32 if choices["batching"] == "pad_to_64" else 0)
-
-
 def _key(choices: Mapping[str, Choice]) -> tuple[Choice, ...]:
-    return tuple(choices[axis] for axis in ("base", "kernels", "loss", "activations"))
+    return tuple(choices[axis] for axis in ("base", "kernels", "loss", "activations", "batching"))
 
 
 @cache
 def _traced() -> Mapping[tuple[Choice, ...], _Traced]:
     listed: dict[tuple[Choice, ...], list[list[float]]] = {}
     for row in pq.read_table(_TRACED).to_pylist():
-        figures = [row["device_bytes"], row["gpu_seconds"], row["host_seconds"]]
+        figures = [row[own] for own in ("device_bytes", "gpu_seconds", "host_seconds", "samples")]
         listed.setdefault(_key(row), []).append([row["micro_batch"], *figures])
     columns = {key: np.array(rows, float) for key, rows in listed.items()}
     return {key: _Traced(own[:, 0], own[:, 1:]) for key, own in columns.items()}
-
-
-@cache
-def _longest_of(rows: int) -> float:
-    """Mean tokens of the longest of so many random rows."""
-    generator = np.random.default_rng(0)
-    location = np.log(_LENGTHS.mean) - _LENGTHS.sigma**2 / 2
-    drawn = generator.lognormal(location, _LENGTHS.sigma, (4000, rows)).max(axis=1)
-    return float(np.minimum(drawn, _MOST_TOKENS).mean())
