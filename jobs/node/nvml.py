@@ -6,8 +6,6 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from jobs.node import nvml
-
 
 @contextmanager
 def session() -> Iterator[Any]:
@@ -101,7 +99,7 @@ _PATHS = {
 def link_of(uuids: Sequence[str | None]) -> str | None:
     """The slowest link between any two of these GPUs; None for fewer than two, or if NVML does not
     say."""
-    with nvml.session() as pynvml:
+    with session() as pynvml:
         if pynvml is None or None in uuids:
             return None
         try:

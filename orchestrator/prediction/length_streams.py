@@ -108,6 +108,18 @@ class LengthStreams:
         known = np.array([_integers(own) for own in traces.values()], float)
         powers = np.array([_powers(own, self._longest) for own in traces])
         self._coefficients = np.linalg.lstsq(powers, known, rcond=None)[0]
+        # The integers of each allocation; that of a tensor is its size.
+        ends = itertools.accumulate(len(getattr(own, "integers", ())) for own in self._events)
+        begins = [0, *ends]
+        integers = list(itertools.starmap(slice, itertools.pairwise(begins)))
+        formulas = [getattr(own, "formula", "") for own in self._events]
+        self._others = [
+            own
+            for own in zip(itertools.count(), formulas, integers, strict=False)
+            if own[1] not in ("", "tensor")
+        ]
+        self._tensors = np.array([own == "tensor" for own in formulas])
+        self._begins = np.array(begins[:-1])[self._tensors]
 
     def at(self, lengths: Lengths) -> SizedStream:
         """The stream of a batch of these lengths. If the traces differ in more than sizes, the next
@@ -125,14 +137,12 @@ class LengthStreams:
     def _between(self, lengths: Lengths) -> SizedStream:
         # Rounded, because a size is a whole number of bytes or elements.
         powers = _powers(lengths, self._longest)
-        values = iter(np.rint(powers @ self._coefficients).astype(int).tolist())
-        sizes = []
-        for event in self._events:
-            if not isinstance(event, Allocation):
-                sizes.append(0)
-                continue
-            integers = itertools.islice(values, len(event.integers))
-            sizes.append(FORMULAS[event.formula](self._gpu, *integers))
+        values = np.rint(powers @ self._coefficients).astype(int)
+        found = np.zeros(len(self._events), int)
+        found[self._tensors] = values[self._begins]
+        sizes: list[int] = found.tolist()
+        for number, formula, integers in self._others:
+            sizes[number] = FORMULAS[formula](self._gpu, *values[integers].tolist())
         return SizedStream(self._steps, sizes)
 
 

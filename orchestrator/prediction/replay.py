@@ -172,7 +172,9 @@ class _Replay:
             elif number in living:  # what the trial keeps for good has no number here
                 if is_at_peak:
                     self.at_peak, is_at_peak = by_kind.copy(), False
-                self.free([living.pop(number)])
+                block, kind = living.pop(number)
+                by_kind[kind] -= block.size
+                allocator.free(block)
         if is_at_peak:
             self.at_peak = by_kind.copy()
         return list(living.values())

@@ -185,7 +185,7 @@ def separate_rows(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _lengths(positions: torch.Tensor) -> list[int]:
     begins = torch.nonzero(positions == 0).flatten().tolist()
-    edges = [0, *(begin for begin in begins if begin), len(positions)]
+    edges = sorted({0, *begins, len(positions)})
     return [after - before for before, after in itertools.pairwise(edges)]
 
 

@@ -15,6 +15,7 @@ _DEPENDS_ON_DATA = {
     torch.Tag.dynamic_output_shape,
     torch.Tag.inplace_view,
 }
+_NAMESPACES = ("aten", "bitsandbytes")
 _CPU = torch.device("cpu")
 
 
@@ -78,7 +79,7 @@ class KnownResults:
 @functools.cache
 def _depends_on_shapes(func: Any) -> bool:
     """Whether the shapes and types of its inputs decide an operator's result."""
-    return func.namespace == "aten" and _DEPENDS_ON_DATA.isdisjoint(func.tags)
+    return func.namespace in _NAMESPACES and _DEPENDS_ON_DATA.isdisjoint(func.tags)
 
 
 def _describe(values: Iterable[Any], parts: list[Any]) -> bool:
@@ -88,7 +89,8 @@ def _describe(values: Iterable[Any], parts: list[Any]) -> bool:
         if kind is FakeTensor:
             if value.constant is not None or value.layout is not torch.strided:
                 return False
-            parts += value.shape, value.stride(), value.dtype, value.storage_offset()
+            parts += value.shape, value.stride(), value.storage_offset()
+            parts += value.dtype, value.fake_device
         elif kind is tuple or kind is list:
             parts.append(len(value))
             if not _describe(value, parts):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections import Counter
@@ -75,6 +76,7 @@ def heading(*, evaluates: bool) -> str:
     return f"{parts}, for {listed}; other versions may take other memory"
 
 
+@functools.cache
 def installed_versions() -> dict[str, str]:
     """The libraries that decide the figures, with their versions on this machine."""
     return {name: version(name) for name in ("transformers", "torch")}
