@@ -81,7 +81,9 @@ def test_a_packed_block_counts_as_the_rows_in_it(tmp_path):
 
 
 def test_blocks_in_one_sequence_have_as_many_tokens_as_blocks_side_by_side(tmp_path):
-    for spec in trials_of(tmp_path, "{micro_batch: 2, batching: packed, attention: [sdpa, varlen]}"):
+    for spec in trials_of(
+        tmp_path, "{micro_batch: 2, batching: packed, attention: [sdpa, varlen]}"
+    ):
         assert group_of(spec).step_work(spec).tokens == 2 * 1024
 
 

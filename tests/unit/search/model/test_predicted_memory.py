@@ -49,7 +49,7 @@ def test_predicted_memory_of_one_size_says_nothing_of_larger_ones():
     assert not PredictedMemory(candidates_of(TRIALS), predicted, PRIORS).read()
 
 
-def test_predicted_memory_of_other_techniques_is_borrowed_with_their_effect():
+def test_predicted_memory_of_other_techniques_is_transferred_with_their_effect():
     memory = memory_of(TRIALS, SMALLEST_AND_LARGEST)
     gib = np.exp(memory.log_bytes()) / GIB
     assert gib[:3] == pytest.approx([12, 18, 42])
@@ -57,7 +57,7 @@ def test_predicted_memory_of_other_techniques_is_borrowed_with_their_effect():
     # prediction.
     lowered = 10 + math.exp(-0.4) * (gib[:3] - 10)
     assert gib[6:9] == pytest.approx(np.maximum(lowered, 12))
-    assert memory.borrows.tolist() == [False] * 3 + [True] * 9
+    assert memory.transfers.tolist() == [False] * 3 + [True] * 9
 
 
 def test_predicted_memory_uses_the_recorded_effect_on_samples():
@@ -67,7 +67,7 @@ def test_predicted_memory_uses_the_recorded_effect_on_samples():
     assert np.exp(memory.log_bytes()[8]) / GIB == pytest.approx(10 + math.exp(-0.7) * 32)
 
 
-def test_predicted_memory_is_borrowed_from_the_curve_with_the_most_defaults():
+def test_predicted_memory_is_transferred_from_the_curve_with_the_most_defaults():
     values = ("checkpoint", "keep", "budget_0.5")
     listed = grid_of(compile=("none", "inductor"), activations=values, micro_batch=SIZES)
     checkpointed = {index: 10 + 0.1 * size for index, size in enumerate(SIZES)}
@@ -109,7 +109,7 @@ def test_predicted_memory_does_not_depend_on_the_data_loader_or_the_loop():
     loaders, loops = ("workers_0", "workers_4"), ("trainer", "trainer_async")
     listed = grid_of(dataloader=loaders, loop=loops, micro_batch=SIZES)
     memory = memory_of(listed, SMALLEST_AND_LARGEST)
-    assert not memory.borrows.any()
+    assert not memory.transfers.any()
     assert np.exp(memory.log_bytes()) / GIB == pytest.approx([12, 18, 42] * 4)
 
 
