@@ -1,7 +1,5 @@
 """The reference of a trial's gradients: the same weights in fp32, eager, with plain attention."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
