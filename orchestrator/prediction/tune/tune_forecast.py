@@ -37,7 +37,7 @@ class Candidate:
 
     spec: TrialSpec
     device_bytes: int
-    """Upper end of what NVML would see."""
+    """Upper end of what NVML would see; of rows of unequal length, on the longest alone."""
     step: StepWork
     time: StepTime
 

@@ -44,7 +44,10 @@ def text(forecast: TuneForecast) -> str:
 def _listed(candidates: Sequence[Candidate], axes: Sequence[str]) -> Iterator[str]:
     for place, own in enumerate(candidates, 1):
         yield f"  {place}. {label(own.spec.choices, axes)}"
-        yield f"     {time_words(own.time)}; at most {memory(own.device_bytes)}"
+        needs = f"at most {memory(own.device_bytes)}"
+        if own.step.new_shapes:
+            needs += " on the longest rows, and what other lengths leave in the allocator's cache"
+        yield f"     {time_words(own.time)}; {needs}"
 
 
 def _rivals(answer: CardForecast) -> int:
