@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 from jobs.techniques.axes.sharding import SHARDING
 from orchestrator.export.source_trial import source_trial
 from orchestrator.planning.plan import trial_spec
+from orchestrator.planning.settings import SweepConfig
 from orchestrator.units import memory, number, size_bytes
 
 if TYPE_CHECKING:
     from jobs.spec import TrialSpec
     from orchestrator.analysis.dataset import Dataset
     from orchestrator.analysis.recommendation import Offer
-    from orchestrator.planning.settings import SweepConfig
     from orchestrator.prediction.estimator import Watch
     from orchestrator.prediction.gpus import Gpu
     from orchestrator.prediction.prediction import Prediction
