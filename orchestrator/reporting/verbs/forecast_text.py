@@ -33,12 +33,16 @@ def text(forecast: TuneForecast) -> str:
             lines.append(f"  {_how_sure(answer)}")
         else:
             lines.append("  nothing fits" if forecast.sets else "  nothing can be forecast")
-        if answer.others:
+        if answer.others and (not answer.ranked or _is_faster(answer.others[0], answer.ranked[0])):
             lines.append("  the fastest that trains differently, as other trainers do by default:")
             lines += _listed(answer.others[:1], axes)
     if any(answer.per_hour is not None for answer in forecast.answers):
         lines.append(_cheapest(forecast))
     return visible("\n".join(lines))
+
+
+def _is_faster(one: Candidate, other: Candidate) -> bool:
+    return one.time.likely_seconds_per_sample < other.time.likely_seconds_per_sample
 
 
 def _listed(candidates: Sequence[Candidate], axes: Sequence[str]) -> Iterator[str]:

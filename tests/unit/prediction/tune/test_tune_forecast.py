@@ -76,6 +76,8 @@ def test_what_trains_differently_has_an_answer_of_its_own():
     assert "surely the fastest of these sets" in first
     assert second.count("time:") == 1
     assert len(forecast.to_json()["answers"][0]["trains_differently"]) == 2
+    slower = replace(forecast, answers=(replace(answer, ranked=others[:1], others=(ranked,)),))
+    assert "trains differently" not in str(slower)
 
 
 def test_traces_include_what_trains_most_differently(tmp_path, monkeypatch):
