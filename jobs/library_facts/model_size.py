@@ -66,6 +66,6 @@ def _is_about_a_value(error: Exception, model: ModelSpec) -> bool:
 def _sentence(error: Exception) -> str:
     if isinstance(error, KeyError):
         return f"there is no {error}"  # transformers looks a name up in a table
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = list(filter(None, map(str.strip, str(error).splitlines())))
     # One line is not enough: huggingface_hub's errors name the field first and the reason below.
     return " ".join(lines[:3])[:300] or type(error).__name__

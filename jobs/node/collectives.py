@@ -1,7 +1,5 @@
 """The speed of collective operations among the GPUs of a node, or of processes without GPUs."""
 
-from __future__ import annotations
-
 import json
 import os
 import statistics

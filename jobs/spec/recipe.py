@@ -1,10 +1,9 @@
 """The training recipe: the choices that change what a training learns."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
+from typing import Self
 
 Choice = str | int | float | bool | None
 """The value chosen on one axis."""
@@ -17,7 +16,7 @@ class TrainingRecipe:
     choices: frozenset[tuple[str, Choice]] = frozenset()
 
     @classmethod
-    def of(cls, choices: Mapping[str, Choice]) -> TrainingRecipe:
+    def of(cls, choices: Mapping[str, Choice]) -> Self:
         """The recipe with these choices: axis -> value."""
         return cls(frozenset(choices.items()))
 

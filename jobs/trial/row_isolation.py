@@ -36,7 +36,9 @@ def check_rows_are_separate(trained: Trained, spec: TrialSpec) -> None:
         if share > explained:
             # A quantizer whose scales span a batch, as those of 8 bits, lets rows round each other
             # in a padded batch, too. That is no attention.
-            explained += 2 * change_by_another_row(model, device, _padded)
+            explained += 2 * change_by_another_row(
+                model, device, lambda rows: {"input_ids": torch.stack([*rows])}
+            )
     if share > explained:
         raise UnsupportedError(
             "rows_stay_separate",
@@ -51,10 +53,6 @@ def _joined(attention: str, rows: Sequence[torch.Tensor]) -> dict[str, Any]:
     inputs = one_sequence(parts, attention)
     inputs.pop("labels", None)  # a loss is not needed
     return inputs
-
-
-def _padded(rows: Sequence[torch.Tensor]) -> dict[str, Any]:
-    return {"input_ids": torch.stack([*rows])}
 
 
 def change_by_another_row(

@@ -9,12 +9,11 @@ fitted to configurations that were measured in several runs:
     python -m tests.benchmarks.tables repeatability docs/results/2026-11-2*
 """
 
-from __future__ import annotations
-
 import enum
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 from jobs.steady_state import CPU_ERROR, data_wait_share, launch_bound_share, student_quantile
 from orchestrator.storage.tables.rows import Row
@@ -121,11 +120,11 @@ class SpeedError:
         quantile: float = student_quantile(0.975, self.degrees_of_freedom)
         return self.standard_error * quantile
 
-    def of_another_run(self) -> SpeedError:
+    def of_another_run(self) -> Self:
         """With what all rows of two runs share, where it is not known."""
         return replace(self, standard_error=math.hypot(self.standard_error, self.between_runs))
 
-    def of_another_trial(self, trials: int = 1) -> SpeedError:
+    def of_another_trial(self, trials: int = 1) -> Self:
         """How far one more trial, of another run, may be from the mean of ``trials`` trials."""
         difference = self.standard_error * math.sqrt(1 + trials)
         difference = math.hypot(difference, self.slow_host)

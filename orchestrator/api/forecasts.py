@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from jobs.spec import TrialSpec
     from orchestrator.analysis.dataset import Dataset
     from orchestrator.analysis.recommendation import Offer
-    from orchestrator.planning.settings import SweepConfig
     from orchestrator.prediction.estimator import Watch
     from orchestrator.prediction.gpus import Gpu
     from orchestrator.prediction.prediction import Prediction
@@ -33,6 +32,9 @@ class CardForecast:
     card: str
     memory_bytes: int
     ranked: Sequence[Candidate]
+    others: Sequence[Candidate]
+    """Those that train differently from the user's arguments, as ``tune`` offers them in its second
+    result."""
     per_hour: float | None
     """What the card costs; None if that is not known."""
 
@@ -71,15 +73,16 @@ def tune_forecast(
     Raises ValueError if the card has no constants.
     """
     from orchestrator.planning.tune_space.space import Goal, tune_space
-    from orchestrator.prediction.estimator import unwatched
+    from orchestrator.prediction.estimator import quiet_libraries, unwatched
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
     from orchestrator.prediction.tune.tune_forecast import forecast_space
 
-    space = tune_space(config, Goal(), has_gpu=True, is_missing=lambda _: False)
+    goal = Goal(recipe="usual")
+    space = tune_space(config, goal, has_gpu=True, is_missing=lambda _: False)
     named = [gpu] if gpu else [name for name in prices if not name[0].isdigit()] or ["h200"]
     cards = [load_gpu(name) for name in named]
-    with without_gpus():
+    with without_gpus(), quiet_libraries():
         # The traces are those of the first card; others may pick other attention kernels.
         found = forecast_space(space.plan.trials, cards[0], watch or unwatched)
         answers = [
@@ -87,6 +90,7 @@ def tune_forecast(
                 card=card.name,
                 memory_bytes=size,
                 ranked=found.ranked(size, card),
+                others=found.ranked(size, card, of_other_recipes=True),
                 per_hour=prices[card.name].price if card.name in prices else None,
             )
             for card in cards

@@ -91,7 +91,8 @@ def _read_file(path: Path) -> Document:
             raise _unreadable(path, "larger than 1 MiB, which no configuration is")
         text = content.decode("utf-8")
     except FileNotFoundError:
-        raise _unreadable(path, f"there is no such file{_meant(path)}") from None
+        meant = guess_after(str(path), map(str, path.parent.glob("*.y*ml")))
+        raise _unreadable(path, f"there is no such file{meant}") from None
     except IsADirectoryError:
         raise _unreadable(path, f"it is a folder; {_configurations(path)}") from None
     except OSError as error:
@@ -105,11 +106,6 @@ def _read_file(path: Path) -> Document:
     if path.suffix == ".json":
         text = text.replace("\t", " ")  # JSON is YAML except for tabs between its tokens
     return _Reader(str(path)).read(text)
-
-
-def _meant(path: Path) -> str:
-    """The configuration beside ``path`` whose name is most like its own, as a question."""
-    return guess_after(str(path), map(str, path.parent.glob("*.y*ml")))
 
 
 def _configurations(folder: Path) -> str:

@@ -1,12 +1,10 @@
 """A checked configuration as frozen data: ``SweepConfig``."""
 
-from __future__ import annotations
-
 import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from jobs.spec import Choice, DataSpec, MeasureSpec, ModelSpec, UserCode, from_json, to_json
 from orchestrator.planning.choices.axes import SEQUENCE_LENGTH, Choices, Grid, Grids
@@ -59,7 +57,7 @@ class SweepConfig(Grids):
             values[axis] = set(itertools.chain(*(grid.get(axis, unnamed) for grid in grids)))
         return tuple(axis for axis, chosen in values.items() if len(chosen) > 1)
 
-    def of_trials(self, trials: tuple[Choices, ...]) -> SweepConfig:
+    def of_trials(self, trials: tuple[Choices, ...]) -> Self:
         """The same with these trials, once each, in place of its grids."""
         return replace(self, axes={}, subsets={}, exclude=(), trials=trials, repeats=1)
 
@@ -78,7 +76,7 @@ class SweepConfig(Grids):
         return {**raw, "output": str(self.output)}
 
     @classmethod
-    def from_json(cls, raw: Mapping[str, Any]) -> SweepConfig:
+    def from_json(cls, raw: Mapping[str, Any]) -> Self:
         """The inverse of ``to_json`` for what decides how a trial runs. Raises KeyError, TypeError
         or ValueError if the values are not those of a configuration."""
         # Sections were checked when they were recorded.

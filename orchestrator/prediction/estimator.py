@@ -122,13 +122,14 @@ def _traced(
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
     """Within it, libraries log and warn of nothing, and print to stderr."""
+    before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
         with redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logging.disable(logging.NOTSET)
+        logging.disable(before)
 
 
 def sharing_traces(trials: Iterable[TrialSpec]) -> list[list[TrialSpec]]:

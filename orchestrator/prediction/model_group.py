@@ -218,7 +218,8 @@ class ModelGroup:
             return usual_parts(spec, batches, self.affine, self._traced)
         batch = batches.worst(spec.micro_batch)
         first, later = self._micro_batches(batch, spec.micro_batch)
-        return first.work, later.work if later else None, batch.tokens(), 0.0
+        rows = spec.micro_batch if batches.joins_rows else 1
+        return first.work, later.work if later else None, batch.tokens() / rows, 0.0
 
     def _update_work(self, spec: TrialSpec) -> Work:
         if spec.settings.deepspeed is None:

@@ -1,12 +1,12 @@
 """Publish a run: from its records to every table and page in its folder."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pyarrow as pa
 
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.dataset import Dataset, build_dataset
@@ -22,9 +22,6 @@ from orchestrator.storage.run_reader import RunContents, read_run_folder
 from orchestrator.storage.tables import parquet
 from orchestrator.storage.tables.columns import FRONTIER_COLUMNS
 from orchestrator.storage.tables.table_reader import refuse_fewer_rows
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def publish(run_folder: Path, *, keeps_rows: bool = False) -> Report:

@@ -75,13 +75,9 @@ def open_regular(path: Path, flags: int) -> IO[bytes]:
     OSError."""
     descriptor = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC, 0o666)
     try:
-        _require_regular(os.fstat(descriptor).st_mode, path)
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
         return os.fdopen(descriptor, "wb" if flags & os.O_WRONLY else "rb")
     except OSError:
         os.close(descriptor)
         raise
-
-
-def _require_regular(mode: int, path: Path) -> None:
-    if not stat.S_ISREG(mode):
-        raise OSError(errno.EINVAL, "it is no regular file", str(path))

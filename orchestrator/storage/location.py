@@ -1,10 +1,9 @@
 """The place of a run: a folder of this machine, or a URI such as ``s3://bucket/runs/bert``."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Self
 
 _URI = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
@@ -24,7 +23,7 @@ class Uri:
     def name(self) -> str:
         return self.path.rpartition("/")[2]
 
-    def with_name(self, name: str) -> Uri:
+    def with_name(self, name: str) -> Self:
         return replace(self, path=f"{self.path.rpartition('/')[0]}/{name}")
 
 

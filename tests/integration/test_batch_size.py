@@ -1,8 +1,6 @@
 """The batch-size verb through a real Ray and a real Trainer, on a tiny model."""
 
 import json
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -24,21 +22,14 @@ measure: {timeout: 60s}
 )
 
 
-def tune(
-    config: Path, folder: Path, *options: str, capsys: pytest.CaptureFixture[str]
-) -> tuple[int, dict[str, Any]]:
-    """The verb's exit status and the JSON it printed."""
-    arguments = [str(config), "--output", str(folder), "--max-micro-batch", "12", "--json"]
-    status = batch_size.main([*arguments, *options])
-    return status, json.loads(capsys.readouterr().out)
-
-
 def test_every_answer_is_a_trial_and_a_resume_repeats_none(tmp_path, capsys):
     config = tmp_path / "tiny.yaml"
     config.write_text(CONFIG)
     folder = tmp_path / "run"
-    status, document = tune(config, folder, "--effective-batch", "24", capsys=capsys)
-    assert status == 0
+    arguments = [str(config), "--output", str(folder), "--max-micro-batch", "12", "--json"]
+    arguments += ["--effective-batch", "24"]
+    assert batch_size.main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
     (hardware,) = document["hardware"]
     (answer,) = hardware["answers"]
     records = RunFolder(folder).records()
@@ -55,7 +46,6 @@ def test_every_answer_is_a_trial_and_a_resume_repeats_none(tmp_path, capsys):
     assert (folder / "trials.parquet").stat().st_size > 0
 
     written = {path: path.stat().st_mtime_ns for path in (folder / "records").iterdir()}
-    options = ("--effective-batch", "24", "--resume")
-    _, again = tune(config, folder, *options, capsys=capsys)
-    assert again["hardware"] == document["hardware"]
+    assert batch_size.main([*arguments, "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out)["hardware"] == document["hardware"]
     assert {path: path.stat().st_mtime_ns for path in (folder / "records").iterdir()} == written

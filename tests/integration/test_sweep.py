@@ -215,7 +215,8 @@ def test_folder_in_use_is_refused(tmp_path, capsys):
     before = written(folder)
     with RunFolder(folder).locked():
         assert run_sweep(config_of(tmp_path, [1]), folder, "--fresh") == 1
-    assert capsys.readouterr().err.strip() == f"{folder} is in use by another running sweep"
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said == f"{folder} is in use by another running sweep"
     assert written(folder) == before
 
 
@@ -243,7 +244,7 @@ def test_folder_renamed_in_mid_run_ends_the_sweep(tmp_path, monkeypatch, capsys)
 def test_resume_needs_a_run(tmp_path, capsys):
     folder = tmp_path / "nothing"
     assert run_sweep(config_of(tmp_path, [1]), folder, "--resume") == 2
-    assert capsys.readouterr().err.strip() == f"{folder}: no run to resume"
+    assert capsys.readouterr().err.splitlines()[-1] == f"{folder}: no run to resume"
     assert not folder.exists()
 
 

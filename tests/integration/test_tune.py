@@ -2,7 +2,6 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -22,21 +21,14 @@ measure: {timeout: 60s}
 )
 
 
-def answer_of(
-    config: Path, folder: Path, *options: str, capsys: pytest.CaptureFixture[str]
-) -> tuple[int, dict[str, Any]]:
-    """The verb's exit status and the JSON it printed."""
-    arguments = [str(config), "--output", str(folder), "--gpu-minutes", "0.05", "--json"]
-    status = tune.main([*arguments, *options])
-    return status, json.loads(capsys.readouterr().out)
-
-
 def test_tune_measures_few_of_many_and_exports_its_pick(tmp_path, capsys):
     config = tmp_path / "tiny.yaml"
     config.write_text(CONFIG)
     folder = tmp_path / "run"
-    status, document = answer_of(config, folder, "--memory", "1GiB", capsys=capsys)
-    assert status == 0
+    arguments = [str(config), "--output", str(folder), "--gpu-minutes", "0.05", "--json"]
+    arguments += ["--memory", "1GiB"]
+    assert tune.main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
     records = RunFolder(folder).records()
     (result,) = document["results"]
     search = result["search"]
@@ -58,6 +50,5 @@ def test_tune_measures_few_of_many_and_exports_its_pick(tmp_path, capsys):
     for record in measured:
         path = folder_of_records / f"{record.trial_id}.json"
         written[path] = path.stat().st_mtime_ns
-    status, _ = answer_of(config, folder, "--memory", "1GiB", "--resume", capsys=capsys)
-    assert status == 0
+    assert tune.main([*arguments, "--resume"]) == 0
     assert {path: path.stat().st_mtime_ns for path in written} == written

@@ -11,6 +11,7 @@ import os
 import select
 import signal
 import socket
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -209,11 +210,18 @@ def leave_a_child(model: Any, task: str, arguments: Any) -> NoReturn:
 
 @hook("faults.lose_rendezvous")
 def lose_rendezvous(model: Any, task: str, arguments: Any) -> None:
-    """Remove the file at which the ranks meet, once the other has come to it."""
+    """Remove the file at which the ranks meet, once the other has come to it and ever after: who
+    has written nothing yet would make it anew."""
     file = Path(urlsplit(os.environ[RENDEZVOUS]).path)
     while not file.exists():
         time.sleep(0.01)
-    file.unlink()
+
+    def remove() -> None:
+        while True:
+            file.unlink(missing_ok=True)
+            time.sleep(0.001)
+
+    threading.Thread(target=remove, daemon=True).start()
 
 
 @hook("faults.take_port")

@@ -154,18 +154,15 @@ def flop(call: Call) -> int:
     if name in _PRODUCTS:
         if name in ("addmm", "baddbmm"):
             del shapes[0]  # of the summand, whose addition is not counted
-        return _product_flop(*shapes[:2])
+        # Each element of the left factor meets each column of the right one once.
+        left, right = shapes[:2]
+        return 2 * prod(left) * right[-1]
     if name == "convolution_backward":
         # The arguments are grad_output, input and weight. The forward pass does 2 operations for
         # each output element and weight that contributes to it, the backward pass twice as many.
         output, _, weight = shapes[:3]
         return 3 * 2 * prod(output) * prod(weight[1:])
     return _attention_flop(shapes, is_backward=name.endswith("_backward"))
-
-
-def _product_flop(left: tuple[int, ...], right: tuple[int, ...]) -> int:
-    """A matrix product: each element of ``left`` meets each column of ``right`` once."""
-    return 2 * prod(left) * right[-1]
 
 
 def _attention_flop(shapes: list[tuple[int, ...]], *, is_backward: bool) -> int:

@@ -1,10 +1,9 @@
 """The types of checks and findings. A finding is ok, a warning or a problem, with its fix."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from typing import Self
 
 from jobs.node.checks.machine import Machine
 
@@ -24,7 +23,7 @@ class Finding:
     message: str
     fix: str = ""  # what to do about it; empty only when ok
 
-    def of(self, check: str) -> Finding:
+    def of(self, check: str) -> Self:
         """The same finding under the name of a check."""
         return replace(self, check=check)
 

@@ -35,7 +35,7 @@ def numbered(dataset: Any, path: str) -> Any:
 def _names(labels: Iterable[Any]) -> list[Any]:
     """The names of the classes in sorted order: texts, or True and False; empty for numbers."""
     distinct = set(_flat(labels))
-    if distinct and all(type(name) is bool for name in distinct):
+    if set(map(type, distinct)) == {bool}:
         return [False, True]
     return sorted(name for name in distinct if isinstance(name, str))
 

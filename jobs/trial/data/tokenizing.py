@@ -118,7 +118,7 @@ class _Tokens:
         texts = [self._chat(row["messages"], row) for row in _each(rows)]
         # The template writes its own special tokens.
         encoded = self._tokenizer(texts, add_special_tokens=False, **self._limit)
-        return {**encoded, "labels": [list(ids) for ids in encoded["input_ids"]]}
+        return {**encoded, "labels": list(map(list, encoded["input_ids"]))}
 
     def of_prompts(self, rows: Columns) -> Mapping[str, Any]:
         """Prompts with their completions, as texts or as chats. The loss leaves the prompts out."""

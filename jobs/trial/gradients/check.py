@@ -161,7 +161,8 @@ def _explained(
     restore(reference, weights)
     exact = gradients(reference, loss_of, batches)
     widest = max(size for own in exact.values() for size in own.shape or (1,))
-    tokens = max(own.numel() for batch in step.micro_batches for own in _tensors(batch))
+    inputs = (own for batch in step.micro_batches for own in batch.values())
+    tokens = max(own.numel() for own in inputs if isinstance(own, torch.Tensor))
     size = amplitude(number_format, max(widest, tokens))
     deviations: dict[str, list[torch.Tensor]] = {name: [] for name in exact}
     for seed in range(DRAWS):
@@ -211,10 +212,6 @@ def _tensor_check(
 def _badness(own: _TensorCheck) -> tuple[bool, bool, float]:
     """Sort key: errors beyond their bound, then tensors that are not zero but for rounding."""
     return own.error > own.bound, own.bound < 1, own.error / own.bound if own.bound else 0.0
-
-
-def _tensors(batch: Mapping[str, Any]) -> list[torch.Tensor]:
-    return [own for own in batch.values() if isinstance(own, torch.Tensor)]
 
 
 def _obstacle(trained: Trained, spec: TrialSpec) -> str:

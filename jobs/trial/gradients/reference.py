@@ -1,7 +1,5 @@
 """The reference of a trial's gradients: the same weights in fp32, eager, with plain attention."""
 
-from __future__ import annotations
-
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -185,7 +183,7 @@ def separate_rows(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _lengths(positions: torch.Tensor) -> list[int]:
     begins = torch.nonzero(positions == 0).flatten().tolist()
-    edges = [0, *(begin for begin in begins if begin), len(positions)]
+    edges = sorted({0, *begins, len(positions)})
     return [after - before for before, after in itertools.pairwise(edges)]
 
 

@@ -6,8 +6,6 @@ gradients is what rounding may change, with the condition of this model, these w
 samples, and whatever kernels a trial uses.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

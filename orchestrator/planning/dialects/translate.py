@@ -183,7 +183,10 @@ def translate(
         facts["length"] = SyntheticData().sequence_length
         entries.append(_GUESSED_LENGTH)
     document = configuration(facts, shape) if shape else {}
-    entries += [_default(fact, value) for fact, value in assumed.items() if fact not in stated]
+    for fact, value in assumed.items():
+        if fact not in stated:
+            ours = vocabulary.ours(fact)
+            entries.append(Entry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=ours))
     done = [finished(entry, facts, shape, document) for entry in entries]
     return Translation(
         dialects=tuple(dialect.name for dialect, _ in files),
@@ -221,11 +224,6 @@ def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     if QUANTIZED.search(model.lower()):
         complete.setdefault("bits", 4)
     return complete
-
-
-def _default(fact: str, value: Any) -> Entry:
-    """What a trainer does where no key says anything."""
-    return Entry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=vocabulary.ours(fact))
 
 
 _GUESSED_LENGTH = Entry(

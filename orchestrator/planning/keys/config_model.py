@@ -150,7 +150,7 @@ class SubsetSection(Section):
 class ConfigFile(Section):
     """One sweep: a model, TrainingArguments for all trials, and the axes to vary."""
 
-    name: RunName = None
+    name: RunName | None = None
     """The sweep's name. Default: the file's name."""
     model: ModelSection
     """The model to train."""

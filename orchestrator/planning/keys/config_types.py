@@ -66,9 +66,7 @@ def _is_switch_too(schema: dict[str, Any]) -> None:
     schema["default"] = False
 
 
-def _check_name(value: str | None) -> str | None:
-    if value is None:
-        return None
+def _check_name(value: str) -> str:
     if re.search(r"[/\\]", value) or value in (".", ".."):
         raise ValueError("is a name, not a path; to choose the run folder, set output")
     # The name of a folder may have 255 bytes.
@@ -113,7 +111,7 @@ SWITCH = (BeforeValidator(_section_or_switch), Field(json_schema_extra=_is_switc
 """Of a type ``SECTION | None``: true stands for the section's defaults, false for None."""
 Texts = Annotated[tuple[str, ...], Field(strict=False)]
 """A list of texts. It is not strict, because YAML has lists and no tuples."""
-RunName = Annotated[str | None, AfterValidator(_check_name)]
+RunName = Annotated[str, AfterValidator(_check_name)]
 """A name that can be the name of a folder."""
 Output = Annotated[Location | None, *_parsed(_output, {"type": "string"}, {"type": "null"})]
 """A folder or a URI."""

@@ -157,9 +157,9 @@ def _without_config(folder: Path) -> str:
 def _hub_problem(name: str) -> str:
     if not _HUB_NAME.fullmatch(name):
         return f'there is no folder "{name}", and a name on the Hub looks like ORGANIZATION/MODEL'
-    offline = [variable for variable in _OFFLINE if _is_set(variable)]
+    offline = next(filter(_is_set, _OFFLINE), "")
     if offline and not is_on_this_machine(name):
-        return f"{name} is not on this machine, and {offline[0]} forbids to download it"
+        return f"{name} is not on this machine, and {offline} forbids to download it"
     return ""
 
 

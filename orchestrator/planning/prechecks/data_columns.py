@@ -2,6 +2,7 @@
 
 import glob
 import itertools
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -84,7 +85,7 @@ def _with_a_guess(message: str, path: Path) -> str:
         return message
     if not path.parent.is_dir():
         return f"{message}: there is no folder {path.parent}"
-    return message + guess_after(path.name, [other.name for other in path.parent.iterdir()])
+    return message + guess_after(path.name, os.listdir(path.parent))
 
 
 def lacks_column(data: DataFile, name: str, who: str = "", hint: str = "") -> KeyProblem:

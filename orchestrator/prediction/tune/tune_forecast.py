@@ -10,10 +10,11 @@ import bisect
 import itertools
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from jobs.spec import TrialSpec
+from jobs.spec import TrainingRecipe, TrialSpec
 from jobs.techniques import BATCH_AXES
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.estimator import Watch, model_key, quiet_libraries, unwatched
@@ -36,7 +37,7 @@ class Candidate:
 
     spec: TrialSpec
     device_bytes: int
-    """Upper end of what NVML would see."""
+    """Upper end of what NVML would see; of rows of unequal length, on the longest alone."""
     step: StepWork
     time: StepTime
 
@@ -70,13 +71,21 @@ class SetForecast:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpaceForecast:
     sets: Sequence[SetForecast]
+    recipe: TrainingRecipe
+    """The user's own."""
     left_out: int
     """Sets of techniques without a forecast of their own."""
 
-    def ranked(self, memory_bytes: int, gpu: Gpu) -> list[Candidate]:
-        """Of each set its fastest micro-batch that fits, the fastest first."""
+    def ranked(
+        self, memory_bytes: int, gpu: Gpu, *, of_other_recipes: bool = False
+    ) -> list[Candidate]:
+        """Of each set that trains like the user's arguments, or of each other one, its fastest
+        micro-batch that fits, the fastest first."""
+        found = []
         with quiet_libraries():  # micro-batches are traced once they are asked for
-            found = [own.fastest(memory_bytes, gpu) for own in self.sets]
+            for own in self.sets:
+                if (own.specs[0].training_recipe != self.recipe) is of_other_recipes:
+                    found.append(own.fastest(memory_bytes, gpu))
         fitting = [own for own in found if own is not None]
         return sorted(fitting, key=lambda own: own.time.likely_seconds_per_sample)
 
@@ -84,7 +93,9 @@ class SpaceForecast:
 def forecast_space(
     trials: Sequence[TrialSpec], gpu: Gpu, watch: Watch = unwatched
 ) -> SpaceForecast:
-    """Trace the ways to run the model that most sets share. The user's own trial comes first."""
+    """Trace the ways to run the model that most sets share, and those that train most differently.
+    The user's own trial comes first."""
+    recipe = trials[0].training_recipe
     by_set: dict[str, list[TrialSpec]] = {}
     for spec in trials:
         by_set.setdefault(_techniques(spec), []).append(spec)
@@ -95,9 +106,13 @@ def forecast_space(
         # A compiler of a whole model may choose attention that keeps all scores: no trace shows it.
         if simpler.only_compile and simpler.only_save:
             distinct = by_trace.setdefault(model_key(simpler.spec), {})
-            distinct.setdefault(forecast_key(specs[0]), specs)
+            # Sets of other recipes have answers of their own.
+            distinct.setdefault(forecast_key(specs[0]) + repr(specs[0].training_recipe), specs)
     own, *others = by_trace.values()
-    chosen = [own, *sorted(others, key=len, reverse=True)[: MOST_TRACES - 1]]
+    by_sets = sorted(others, key=len, reverse=True)
+    by_recipe = sorted(by_sets, key=partial(_differences, recipe), reverse=True)
+    ordered = [own, *itertools.chain(*zip(by_sets, by_recipe, strict=True))]
+    chosen = [*{id(distinct): distinct for distinct in ordered}.values()][:MOST_TRACES]
     sets: list[SetForecast] = []
     shared = Shared()
     with quiet_libraries():
@@ -105,7 +120,14 @@ def forecast_space(
             watch(number, len(chosen))
             sets += _of_trace(list(distinct.values()), gpu, shared)
         watch(len(chosen), len(chosen))
-    return SpaceForecast(sets=sets, left_out=len(by_set) - len(sets))
+    return SpaceForecast(sets=sets, recipe=recipe, left_out=len(by_set) - len(sets))
+
+
+def _differences(recipe: TrainingRecipe, distinct: Mapping[str, Sequence[TrialSpec]]) -> int:
+    """How many choices the set that trains most differently changes."""
+    return max(
+        len(specs[0].training_recipe.choices ^ recipe.choices) for specs in distinct.values()
+    )
 
 
 def _of_trace(sets: list[list[TrialSpec]], gpu: Gpu, shared: Shared) -> Iterator[SetForecast]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.labels import label
@@ -11,6 +12,7 @@ from orchestrator.units import HOUR_SECONDS, memory, number
 
 if TYPE_CHECKING:
     from orchestrator.api.forecasts import CardForecast, TuneForecast
+    from orchestrator.prediction.tune.tune_forecast import Candidate
 
 _SHOWN = 3
 _SAMPLES = 1_000_000
@@ -26,16 +28,30 @@ def text(forecast: TuneForecast) -> str:
     axes = forecast.config.axes_in_play
     for answer in forecast.answers:
         lines.append(f"{answer.card}, {memory(answer.memory_bytes)}")
-        if not answer.ranked:
+        if answer.ranked:
+            lines += _listed(answer.ranked[:_SHOWN], axes)
+            lines.append(f"  {_how_sure(answer)}")
+        else:
             lines.append("  nothing fits" if forecast.sets else "  nothing can be forecast")
-            continue
-        for place, own in enumerate(answer.ranked[:_SHOWN], 1):
-            lines.append(f"  {place}. {label(own.spec.choices, axes)}")
-            lines.append(f"     {time_words(own.time)}; at most {memory(own.device_bytes)}")
-        lines.append(f"  {_how_sure(answer)}")
+        if answer.others and (not answer.ranked or _is_faster(answer.others[0], answer.ranked[0])):
+            lines.append("  the fastest that trains differently, as other trainers do by default:")
+            lines += _listed(answer.others[:1], axes)
     if any(answer.per_hour is not None for answer in forecast.answers):
         lines.append(_cheapest(forecast))
     return visible("\n".join(lines))
+
+
+def _is_faster(one: Candidate, other: Candidate) -> bool:
+    return one.time.likely_seconds_per_sample < other.time.likely_seconds_per_sample
+
+
+def _listed(candidates: Sequence[Candidate], axes: Sequence[str]) -> Iterator[str]:
+    for place, own in enumerate(candidates, 1):
+        yield f"  {place}. {label(own.spec.choices, axes)}"
+        needs = f"at most {memory(own.device_bytes)}"
+        if own.step.new_shapes:
+            needs += " on the longest rows, and what other lengths leave in the allocator's cache"
+        yield f"     {time_words(own.time)}; {needs}"
 
 
 def _rivals(answer: CardForecast) -> int:
@@ -83,12 +99,13 @@ def _answer(answer: CardForecast) -> dict[str, Any]:
         "memory_bytes": answer.memory_bytes,
         "price_of_a_million_samples": _price(answer),
         "may_be_as_fast": _rivals(answer) if answer.ranked else None,
-        "ranked": [
-            {
-                "choices": dict(own.spec.choices),
-                "device_bytes": own.device_bytes,
-                **time_row(own.time),
-            }
-            for own in answer.ranked
-        ],
+        "ranked": _plain_list(answer.ranked),
+        "trains_differently": _plain_list(answer.others),
     }
+
+
+def _plain_list(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
+    return [
+        {"choices": dict(own.spec.choices), "device_bytes": own.device_bytes, **time_row(own.time)}
+        for own in candidates
+    ]

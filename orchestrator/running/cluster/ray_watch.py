@@ -141,8 +141,7 @@ def watched_start(folder: str, *, is_last: bool = True) -> Iterator[StartedRay]:
 def kept_logs(folder: Path) -> str:
     """Where the logs of a session that is removed are now, in words; empty if it has none."""
     with contextlib.suppress(OSError):
-        logs = next(folder.glob("session_*/logs"), None)
-        if logs is not None:
+        for logs in folder.glob("session_*/logs"):
             kept = tempfile.mkdtemp(prefix="ray-logs-")
             shutil.copytree(logs, kept, dirs_exist_ok=True)
             return f"its logs are in {kept}; "

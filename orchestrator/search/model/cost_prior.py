@@ -1,4 +1,4 @@
-"""The prior covariance of a cost between candidates, from the law linearized at its fit."""
+"""The prior covariance of a cost between candidates, from the model linearized at its fit."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -32,13 +32,13 @@ class CostPrior:
         self.families = np.array([_family_number(own, families, is_time) for own in candidates])
         """Index of each candidate's optimizer family; -1 for the plan's first optimizer."""
         reference = candidates[0].trials[0].choices.get(OPTIMIZER)
-        extras = [_expected_extra(own, reference, priors, is_time) for own in families]
-        self.extra_means, self._extra_deviations = np.reshape(extras, (-1, 2)).T
-        """Expected extra of each family and its deviation, in smallest measured costs."""
+        overheads = [_expected_overhead(own, reference, priors, is_time) for own in families]
+        self.overhead_means, self._overhead_deviations = np.reshape(overheads, (-1, 2)).T
+        """Expected overhead of each family and its deviation, in smallest measured costs."""
         # The passes of a step share the optimizer's time. Memory is always paid in full.
         passes = [candidate.accumulation if is_time else 1 for candidate in candidates]
-        self.extra_shares = 1 / np.array(passes)
-        """Share of an extra that one micro-batch pays, shape (candidates,)."""
+        self.overhead_shares = 1 / np.array(passes)
+        """Share of an overhead that one micro-batch pays, shape (candidates,)."""
 
     def expect(self, seconds: Mapping[int, float]) -> None:
         """Expect of times what was forecast: candidate -> seconds of a sample. What is recorded of
@@ -54,17 +54,17 @@ class CostPrior:
             return
         known = np.array(list(largest), int)
         recorded = self.curves.log_effects[-1]
-        beside = np.array([cost for _, cost in largest.values()]) - recorded[known]
+        residual = np.array([cost for _, cost in largest.values()]) - recorded[known]
         differing = self.curves.differing(np.arange(self.curves.count)[:, None], known)
-        self.effects[1:] = recorded + beside[differing.argmin(axis=1)]
+        self.effects[1:] = recorded + residual[differing.argmin(axis=1)]
 
     def of_parameters(self, curves: Indices) -> Array:
-        """Prior covariance of all parameters of the law for some curves."""
+        """Prior covariance of all parameters of the performance model for some curves."""
         of_curves = self.of_curves(curves, curves)
-        to_extras = np.zeros((len(of_curves), len(self.extra_means)))
-        # The extras of optimizers are independent of the curves and of each other.
-        extras = np.diag(self._extra_deviations**2)
-        return np.block([[of_curves, to_extras], [to_extras.T, extras]])
+        to_overheads = np.zeros((len(of_curves), len(self.overhead_means)))
+        # The overheads of optimizers are independent of the curves and of each other.
+        overheads = np.diag(self._overhead_deviations**2)
+        return np.block([[of_curves, to_overheads], [to_overheads.T, overheads]])
 
     def of_curves(self, rows: Indices, columns: Indices) -> Array:
         """Prior covariance of floors, bases and slopes, shape (3 × rows, 3 × columns)."""
@@ -79,36 +79,39 @@ class CostPrior:
         return np.asarray(self._weights.reshape(shape) * of_parts + self._common.reshape(shape))
 
     def between(self, derivatives: Array, rows: Indices, columns: Indices) -> Array:
-        """Prior covariance of what the law, with the ``derivatives`` of all candidates, says of
+        """Prior covariance of what the model, with the ``derivatives`` of all candidates, says of
         costs, shape (rows, columns)."""
         # Linearized, Cov(cost a, cost b) is the sum over all pairs of parameters of derivative ·
         # derivative · covariance. Candidates of the same curve have equal parameters.
         of_rows, of_columns = derivatives[:3, rows, None], derivatives[:3, columns]
         blocks = between(self._blocks, self.curves.curve_of, rows, columns)
         covariance = np.einsum("i...,ij...,j...->...", of_rows, blocks, of_columns)
-        # Candidates with the same optimizer share its extra.
+        # Candidates with the same optimizer share its overhead.
         is_same_family = self.families[rows][:, None] == self.families[columns]
-        extras = self._extra_errors(derivatives)
-        return np.asarray(covariance + is_same_family * np.outer(extras[rows], extras[columns]))
+        overheads = self._overhead_errors(derivatives)
+        return np.asarray(
+            covariance + is_same_family * np.outer(overheads[rows], overheads[columns])
+        )
 
     def variances(self, derivatives: Array) -> Array:
         """The diagonal of ``between`` for all candidates, shape (candidates,)."""
         every = np.arange(self.curves.count)
         blocks = self._blocks(every, every)[:, :, self.curves.curve_of]
         variances = np.einsum("ic,ijc,jc->c", derivatives[:3], blocks, derivatives[:3])
-        return np.asarray(variances + self._extra_errors(derivatives) ** 2)
+        return np.asarray(variances + self._overhead_errors(derivatives) ** 2)
 
-    def misfit_kernel(self, rows: Indices, columns: Indices) -> Array:
-        """Correlation of the misfits, shape (rows, columns): a squared-exponential kernel over the
-        octaves of the micro-batch, times a factor for each choice in which two curves differ."""
+    def discrepancy_kernel(self, rows: Indices, columns: Indices) -> Array:
+        """Correlation of the discrepancies, shape (rows, columns): a squared-exponential kernel
+        over the octaves of the micro-batch, times a factor for each choice in which two curves
+        differ."""
         differing = between(self.curves.differing, self.curves.curve_of, rows, columns)
         octaves = np.log2(self.sizes[rows])[:, None] - np.log2(self.sizes[columns])
-        return np.asarray(SCALES.misfit_per_choice**differing * np.exp(-(octaves**2) / 2))
+        return np.asarray(SCALES.discrepancy_per_choice**differing * np.exp(-(octaves**2) / 2))
 
-    def _extra_errors(self, derivatives: Array) -> Array:
-        """Standard deviation of each cost by the extra of its optimizer, shape (candidates,)."""
+    def _overhead_errors(self, derivatives: Array) -> Array:
+        """Standard deviation of each cost by the overhead of its optimizer, shape (candidates,)."""
         # The index -1 of the reference optimizer selects the appended zero.
-        return np.asarray(np.append(self._extra_deviations, 0.0)[self.families] * derivatives[3])
+        return np.asarray(np.append(self._overhead_deviations, 0.0)[self.families] * derivatives[3])
 
 
 def _covariances_of_parts(*, is_time: bool) -> tuple[Array, Array]:
@@ -134,14 +137,14 @@ def _family_number(
     return families[candidate.optimizer_family(is_time=is_time)]
 
 
-def _expected_extra(
+def _expected_overhead(
     family: OptimizerFamily, reference: Choice, priors: TechniquePriors, is_time: bool
 ) -> tuple[float, float]:
     """Expected extra cost of an optimizer and its deviation; extra times may be recorded."""
     for axis, _, value in family[1]:
         if is_time and axis == OPTIMIZER and priors.has(axis, value):
             effect = priors.between(axis, reference, value)
-            deviation = min(SCALES.extra, max(SCALES.least_extra, effect.deviation))
-            # A factor of the time was recorded; the extra is what it adds to a time of 1.
+            deviation = min(SCALES.overhead, max(SCALES.least_overhead, effect.deviation))
+            # A factor of the time was recorded; the overhead is what it adds to a time of 1.
             return math.expm1(effect.log_time), deviation
-    return 0.0, SCALES.extra
+    return 0.0, SCALES.overhead

@@ -37,12 +37,13 @@ class PriorScales:
     """Deviation of the part that belongs to one curve only."""
     base_slope_correlation: float = 0.8
     """Correlation of a technique's effects on the base and on the slope of a time."""
-    extra: float = 0.3
+    overhead: float = 0.3
     """Deviation of the extra cost of an optimizer, as a share of the smallest measured cost."""
-    least_extra: float = 0.03
-    """Smallest deviation of such an extra, however well its effect was recorded."""
-    misfit_per_choice: float = 0.7
-    """Factor on the correlation of two candidates' misfits for each choice in which they differ."""
+    least_overhead: float = 0.03
+    """Smallest deviation of such an overhead, however well its effect was recorded."""
+    discrepancy_per_choice: float = 0.7
+    """Factor on the correlation of two candidates' discrepancies for each choice in which they
+    differ."""
 
 
 SCALES = PriorScales()

@@ -12,14 +12,14 @@ import numpy as np
 from orchestrator.search.model.arrays import Array, Indices, Mask
 from orchestrator.search.model.hyperparameters import Hyperparameters
 
-_MISFIT_LOG_DEVIATION = 0.7
-"""Standard deviation of the logarithm of a misfit around the usual one: a factor of two."""
-_SURPRISE = 5.0
+_DISCREPANCY_LOG_DEVIATION = 0.7
+"""Standard deviation of the logarithm of a discrepancy around the usual one: a factor of two."""
+_OUTLIER = 5.0
 """A measurement this many standard deviations from what all others say shows an unusual technique,
-and nothing about usual errors. Times of the host are never surprises: on every model they are far
+and nothing about usual errors. Times of the host are never outliers: on every model they are far
 from what the times of the GPU suggest."""
-_MOST_SURPRISES = 0.25
-"""At most this share of the measurements counts as surprises."""
+_MOST_OUTLIERS = 0.25
+"""At most this share of the measurements counts as outliers."""
 _PRIOR_MEASUREMENTS = 10.0
 """The prior of the posterior's scale weighs as much as so many measurements. By replay: with 6, the
 bounds of the simulated decoder hold too rarely; with many, searches take longer."""
@@ -29,16 +29,16 @@ _FREE_PARAMETERS = 2
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Residuals:
-    """What the linearized law does not explain of the measured costs; covariances are square."""
+    """What the linearized model does not explain of the measured costs; covariances are square."""
 
     from_prior: Array
     """Measured costs minus the costs at the prior mean of the parameters."""
-    from_law: Array
+    from_model: Array
     """Measured costs minus the costs at the current parameters."""
     parameter_covariance: Array
     """Covariance of the costs that follows from the prior of the parameters."""
-    misfit_kernel: Array
-    """Correlation of the misfits, which are the differences between costs and the law."""
+    discrepancy_kernel: Array
+    """Correlation of the discrepancies, which are the differences between costs and the model."""
     known_variances: Array
     """Variances of the costs that the trials themselves report."""
     is_on_floor: Mask
@@ -49,39 +49,41 @@ class Residuals:
         figures = ((own.name, getattr(self, own.name)) for own in fields(self))
         return Residuals(**{name: own[np.ix_(*[rows] * own.ndim)] for name, own in figures})
 
-    def covariance(self, misfit: float, noises: Array | float = 0.0) -> Array:
+    def covariance(self, discrepancy: float, noises: Array | float = 0.0) -> Array:
         """Covariance of the measured costs before their measurement, for such deviations."""
         # Independent sources of error: their covariances add up.
         noise = np.diag(self.known_variances + noises**2)
-        return np.asarray(self.parameter_covariance + misfit**2 * self.misfit_kernel + noise)
+        return np.asarray(
+            self.parameter_covariance + discrepancy**2 * self.discrepancy_kernel + noise
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ErrorScales:
-    """How far costs are from the law, and measurements from costs; all are of logarithms."""
+    """How far costs are from the model, and measurements from costs; all are of logarithms."""
 
-    misfit: float
-    """Standard deviation of costs from the law."""
+    discrepancy: float
+    """Standard deviation of costs from the performance model."""
     noises: Array
     """Standard deviations of the measurements beyond what they state, shape (measured,)."""
     posterior_scale: float
     """Factor on all posterior variances."""
-    surprises: Mapping[int, float]
-    """Position of a surprising measurement -> standard deviation of its technique's further effect.
+    outliers: Mapping[int, float]
+    """Position of an outlying measurement -> standard deviation of its technique's further effect.
     """
 
 
 def errors_of(residuals: Residuals, hyperparameters: Hyperparameters) -> ErrorScales:
-    """The most likely errors. Surprising measurements do not count."""
-    surprises = surprises_of(residuals, hyperparameters)
-    usual = _without(surprises, residuals)
+    """The most likely errors. Outliers do not count."""
+    outliers = outliers_of(residuals, hyperparameters)
+    usual = _without(outliers, residuals)
     of_usual = residuals.of(usual)
-    misfit, noises = most_likely_scales(of_usual, hyperparameters)
+    discrepancy, noises = most_likely_scales(of_usual, hyperparameters)
     return ErrorScales(
-        misfit=misfit,
+        discrepancy=discrepancy,
         noises=_all_noises(residuals, usual, noises, hyperparameters),
-        posterior_scale=posterior_scale(of_usual, misfit, noises),
-        surprises=surprises,
+        posterior_scale=posterior_scale(of_usual, discrepancy, noises),
+        outliers=outliers,
     )
 
 
@@ -91,37 +93,37 @@ def _all_noises(
     """The noise of every measurement, from the ``noises`` of the usual ones, shape (measured,)."""
     of_gpu = noises[~residuals.is_on_floor[usual]]
     noise = float(np.median(of_gpu)) if len(of_gpu) else hyperparameters.usual_noise
-    # A surprising technique is no outlier: its effect explains it.
-    every = np.maximum(noise, outlier_noises(residuals, hyperparameters))
+    # An outlier has no more noise: the effect of its technique explains it.
+    every = np.maximum(noise, excess_noises(residuals, hyperparameters))
     every[usual] = noises
     return np.asarray(every)
 
 
-def surprises_of(residuals: Residuals, hyperparameters: Hyperparameters) -> dict[int, float]:
-    """The surprising measurements: position -> deviation that would explain its distance."""
-    # Judged by the usual misfit and noise, because a surprise would raise the fitted ones.
+def outliers_of(residuals: Residuals, hyperparameters: Hyperparameters) -> dict[int, float]:
+    """The outlying measurements: position -> deviation that would explain its distance."""
+    # Judged by the usual discrepancy and noise, because an outlier would raise the fitted ones.
     of_floor = hyperparameters.floor_noises[-1]
     noises = np.where(residuals.is_on_floor, of_floor, hyperparameters.usual_noise)
-    surprises: dict[int, float] = {}
-    # The largest surprise is left out first, because it makes its neighbours look surprising, too.
-    for _ in range(int(_MOST_SURPRISES * len(residuals.from_prior))):
-        rows = _without(surprises, residuals)
+    outliers: dict[int, float] = {}
+    # The largest outlier is left out first, because it makes its neighbours look outlying, too.
+    for _ in range(int(_MOST_OUTLIERS * len(residuals.from_prior))):
+        rows = _without(outliers, residuals)
         part = residuals.of(rows)
-        covariance = part.covariance(hyperparameters.usual_misfit, noises[rows])
+        covariance = part.covariance(hyperparameters.usual_discrepancy, noises[rows])
         distances, variances = left_out(covariance, part.from_prior)
         scores = np.abs(distances) / np.sqrt(variances)
         scores[part.is_on_floor] = 0.0
         largest = int(np.argmax(scores))
-        if scores[largest] <= _SURPRISE:
+        if scores[largest] <= _OUTLIER:
             break
         unexplained = distances[largest] ** 2 - variances[largest]
-        surprises[int(rows[largest])] = math.sqrt(unexplained)
-    return surprises
+        outliers[int(rows[largest])] = math.sqrt(unexplained)
+    return outliers
 
 
-def _without(surprises: Mapping[int, float], residuals: Residuals) -> Indices:
+def _without(outliers: Mapping[int, float], residuals: Residuals) -> Indices:
     """The positions of the usual measurements, ascending."""
-    return np.delete(np.arange(len(residuals.from_prior)), list(surprises))
+    return np.delete(np.arange(len(residuals.from_prior)), list(outliers))
 
 
 def left_out(covariance: Array, residuals: Array) -> tuple[Array, Array]:
@@ -133,11 +135,11 @@ def left_out(covariance: Array, residuals: Array) -> tuple[Array, Array]:
     return precision @ residuals * variances, variances
 
 
-def posterior_scale(residuals: Residuals, misfit: float, noises: Array) -> float:
+def posterior_scale(residuals: Residuals, discrepancy: float, noises: Array) -> float:
     """Factor on all posterior variances: that of a Student-t process. Shah, Wilson and Ghahramani
     (2014): with n residuals of squared Mahalanobis length b, and a prior of the scale that weighs
     like v measurements, the variance is (v + b) / (v + n) times that of the Gaussian process."""
-    covariance = residuals.covariance(misfit, noises)
+    covariance = residuals.covariance(discrepancy, noises)
     length = float(residuals.from_prior @ np.linalg.solve(covariance, residuals.from_prior))
     count = max(0, len(residuals.from_prior) - _FREE_PARAMETERS)
     return (_PRIOR_MEASUREMENTS + length) / (_PRIOR_MEASUREMENTS + count)
@@ -146,22 +148,22 @@ def posterior_scale(residuals: Residuals, misfit: float, noises: Array) -> float
 def most_likely_scales(
     residuals: Residuals, hyperparameters: Hyperparameters
 ) -> tuple[float, Array]:
-    """The most likely standard deviations of the misfits, and of each measurement's noise. Type II
-    maximum likelihood over a small grid of scales, with the law linearized at its current
+    """The most likely standard deviations of the discrepancies, and of each measurement's noise.
+    Type II maximum likelihood over a small grid of scales, with the model linearized at its current
     parameters (Rasmussen and Williams, Gaussian Processes for Machine Learning, section 5.4.1)."""
     noises = _noise_choices(residuals, hyperparameters)
     likelihoods = []
-    for misfit in hyperparameters.misfit_deviations:
+    for discrepancy in hyperparameters.discrepancy_deviations:
         # Noise is independent from trial to trial, so it is on the diagonal only.
-        covariance = residuals.covariance(misfit)
+        covariance = residuals.covariance(discrepancy)
         likelihood = log_likelihoods(covariance, noises**2, residuals.from_prior)
-        # The prior of a misfit is log-normal around the usual one.
-        ratio = math.log(misfit / hyperparameters.usual_misfit)
-        likelihoods.append(likelihood - (ratio / _MISFIT_LOG_DEVIATION) ** 2 / 2)
-    # Shape (misfits, choices of noise). Take the indices of the largest.
+        # The prior of a discrepancy is log-normal around the usual one.
+        ratio = math.log(discrepancy / hyperparameters.usual_discrepancy)
+        likelihoods.append(likelihood - (ratio / _DISCREPANCY_LOG_DEVIATION) ** 2 / 2)
+    # Shape (discrepancies, choices of noise). Take the indices of the largest.
     by_scales = np.array(likelihoods)
-    best_misfit, best_noise = np.unravel_index(np.argmax(by_scales), by_scales.shape)
-    return hyperparameters.misfit_deviations[best_misfit], noises[best_noise]
+    best_discrepancy, best_noise = np.unravel_index(np.argmax(by_scales), by_scales.shape)
+    return hyperparameters.discrepancy_deviations[best_discrepancy], noises[best_noise]
 
 
 def _noise_choices(residuals: Residuals, hyperparameters: Hyperparameters) -> Array:
@@ -171,14 +173,14 @@ def _noise_choices(residuals: Residuals, hyperparameters: Hyperparameters) -> Ar
         floor_noises = floor_noises[:1]
     pairs = list(itertools.product(hyperparameters.noises, floor_noises))
     noises, of_floor = np.array(pairs).T[:, :, None]
-    off_floor = np.maximum(noises, outlier_noises(residuals, hyperparameters))
+    off_floor = np.maximum(noises, excess_noises(residuals, hyperparameters))
     return np.asarray(np.where(residuals.is_on_floor, of_floor, off_floor))
 
 
-def outlier_noises(residuals: Residuals, hyperparameters: Hyperparameters) -> Array:
-    """The least noise that puts each measurement within ``outlier_threshold`` deviations."""
-    distance = np.abs(residuals.from_law).clip(max=hyperparameters.floor_noises[-1])
-    return np.asarray(distance / hyperparameters.outlier_threshold)
+def excess_noises(residuals: Residuals, hyperparameters: Hyperparameters) -> Array:
+    """The least noise that puts each measurement within ``excess_threshold`` deviations."""
+    distance = np.abs(residuals.from_model).clip(max=hyperparameters.floor_noises[-1])
+    return np.asarray(distance / hyperparameters.excess_threshold)
 
 
 def log_likelihoods(covariance: Array, variances: Array, residuals: Array) -> Array:

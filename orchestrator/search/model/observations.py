@@ -1,4 +1,4 @@
-"""Measured costs as arrays, with the branch of the law that each of them shows."""
+"""Measured costs as arrays, with the branch of the performance model that each of them shows."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -66,8 +66,8 @@ def as_arrays(observations: Mapping[int, Observation], prior: CostPrior) -> Meas
 
 
 def _corrected_branches(seen: Indices, *, costs: Array, sizes: Array, curves: Indices) -> Indices:
-    """The branch of the law that each observation shows. A time that grows with the micro-batch is
-    no floor: a host that loads the samples takes longer for more of them."""
+    """The branch of the model that each observation shows. A time that grows with the micro-batch
+    is no floor: a host that loads the samples takes longer for more of them."""
     branches = seen.copy()
     floors = seen == Branch.HOST_BOUND
     for row in np.flatnonzero(floors):

@@ -1,4 +1,4 @@
-"""The most probable parameters of a cost law: maximum a posteriori by Gauss-Newton steps."""
+"""The most probable parameters of a model: maximum a posteriori by Gauss-Newton steps."""
 
 from dataclasses import dataclass
 
@@ -11,17 +11,17 @@ from orchestrator.search.model.performance_model import PerformanceModel
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ParameterFit:
     """A nonlinear least-squares problem (Nocedal and Wright, Numerical Optimization, section 10.3)
-    of measured costs from the law, parameters from their prior mean, and branches of the law from
-    what was seen, each in deviations. SciPy's Levenberg-Marquardt finds lower losses further from
-    the start, whose answers are worse."""
+    of measured costs from the model, parameters from their prior mean, and branches of the model
+    from what was seen, each in deviations. SciPy's Levenberg-Marquardt finds lower losses further
+    from the start, whose answers are worse."""
 
-    law: PerformanceModel
+    model: PerformanceModel
     prior_mean: Array
     prior_precision: Array
     log_costs: Array
-    """The measured costs of the law's candidates."""
+    """The measured costs of the performance model's candidates."""
     cost_precision: Array
-    """Inverse covariance of what the law leaves unexplained and of the noise, shape (measured,
+    """Inverse covariance of what the model leaves unexplained and of the noise, shape (measured,
     measured)."""
 
     def best(self, start: Array) -> Array:
@@ -42,21 +42,21 @@ class ParameterFit:
 
     def _loss(self, parameters: Array) -> float:
         """Minus twice the logarithm of the posterior density, except for a constant."""
-        residuals = self.log_costs - self.law.costs(parameters)
+        residuals = self.log_costs - self.model.costs(parameters)
         moved = parameters - self.prior_mean
-        violations = self.law.branch_violations(parameters)
+        violations = self.model.branch_violations(parameters)
         of_costs = residuals @ self.cost_precision @ residuals
         return float(of_costs + moved @ self.prior_precision @ moved + violations @ violations)
 
     def _step(self, parameters: Array) -> Array:
         """The Gauss-Newton step."""
-        jacobian = self.law.jacobian(parameters)
-        of_branches = self.law.branch_jacobian(parameters)
-        residuals = self.log_costs - self.law.costs(parameters)
+        jacobian = self.model.jacobian(parameters)
+        of_branches = self.model.branch_jacobian(parameters)
+        residuals = self.log_costs - self.model.costs(parameters)
         weighted = jacobian.T @ self.cost_precision
         # The gradient of the loss, halved, with the sign of descent.
         descent = weighted @ residuals - self.prior_precision @ (parameters - self.prior_mean)
-        descent -= of_branches.T @ self.law.branch_violations(parameters)
+        descent -= of_branches.T @ self.model.branch_violations(parameters)
         # The Hessian without second derivatives, halved.
         curvature = weighted @ jacobian + self.prior_precision + of_branches.T @ of_branches
         step = np.linalg.solve(curvature, descent)

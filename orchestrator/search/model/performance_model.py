@@ -1,9 +1,9 @@
-"""The physical law of a cost: how memory, or the time of a micro-batch, depends on a candidate.
+"""The model of a cost: how memory, or the time of a micro-batch, depends on a candidate.
 
-    cost = max(floor, base + slope × micro-batch) + extra
+    cost = max(floor, base + slope × micro-batch) + overhead
 
 Memory: the floor is the optimizer's step, the line is weights and activations. Time: the floor is
-the host, which launches kernels at its own pace, and the line is the GPU. The extra is the
+the host, which launches kernels at its own pace, and the line is the GPU. The overhead is the
 difference between an optimizer and the plan's first one: bytes of states, or seconds of its step.
 """
 
@@ -15,12 +15,12 @@ import numpy as np
 from orchestrator.search.model.arrays import Array, Indices
 
 _BRANCH_SLACK = 0.05
-"""How far a branch of the law may exceed the branch that was seen: one standard deviation, a
+"""How far a branch of the model may exceed the branch that was seen: one standard deviation, a
 logarithm."""
 _FLOOR_CORNER = 0.1
 """How far the floor may exceed a line that was seen, because real curves bend near the corner."""
 _MIN_EXTRA_FACTOR = 0.02
-"""An extra below zero leaves at least this factor of a cost. Keeps the logarithm defined."""
+"""An overhead below zero leaves at least this factor of a cost. Keeps the logarithm defined."""
 
 
 class Branch(enum.IntEnum):
@@ -36,22 +36,23 @@ class Branch(enum.IntEnum):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PerformanceModel:
-    """The law for some candidates, with the unit and the branches of their measurements. All costs
-    are logarithms; arrays have the shape (candidates,). The parameters are one vector: the
-    logarithms of a floor, a base and a slope for each curve, then an extra for each optimizer
+    """The model for some candidates, with the unit and the branches of their measurements. All
+    costs are logarithms; arrays have the shape (candidates,). The parameters are one vector: the
+    logarithms of a floor, a base and a slope for each curve, then an overhead for each optimizer
     family."""
 
     sizes: Array
     """Micro-batches."""
-    extra_shares: Array
-    """Share of an extra that one micro-batch pays."""
+    overhead_shares: Array
+    """Share of an overhead that one micro-batch pays."""
     curves: Indices
     """Index of each candidate's curve."""
     curve_count: int
     families: Indices
-    """Index of each candidate's optimizer family; -1 for the reference optimizer without extra."""
+    """Index of each candidate's optimizer family; -1 for the reference optimizer without
+    overhead."""
     unit: float
-    """Bytes or seconds that an extra of 1 stands for: the smallest measured cost."""
+    """Bytes or seconds that an overhead of 1 stands for: the smallest measured cost."""
     branches: Indices
     """``Branch`` of each candidate; UNKNOWN if nothing was measured."""
     norm_exponents: Array
@@ -61,33 +62,33 @@ class PerformanceModel:
 
     def costs(self, parameters: Array) -> Array:
         """Each candidate's cost, shape (candidates,)."""
-        without_extra = self._costs_without_extra(parameters)
-        # log(m + x) = log m + log(1 + x / m), where x is the extra.
-        return without_extra + np.log(self._extra_factor(parameters, without_extra))
+        without_overhead = self._costs_without_overhead(parameters)
+        # log(m + x) = log m + log(1 + x / m), where x is the overhead.
+        return without_overhead + np.log(self._overhead_factor(parameters, without_overhead))
 
     def jacobian(self, parameters: Array) -> Array:
         """Derivatives of the costs by the parameters, shape (candidates, parameters)."""
         derivatives = self.derivatives(parameters)
         jacobian = self._by_parameter(derivatives[:3], len(parameters))
-        # An extra changes only the costs of its own optimizer family.
+        # An overhead changes only the costs of its own optimizer family.
         rows = np.flatnonzero(self.families >= 0)
         jacobian[rows, 3 * self.curve_count + self.families[rows]] = derivatives[3, rows]
         return jacobian
 
     def derivatives(self, parameters: Array) -> Array:
         """Derivatives of each cost by the parameters of its own curve and family. By floor, base,
-        slope and extra, shape (4, candidates). The reference optimizer has no extra, and the
+        slope and overhead, shape (4, candidates). The reference optimizer has no overhead, and the
         derivative 0."""
-        without_extra = self._costs_without_extra(parameters)
+        without_overhead = self._costs_without_overhead(parameters)
         _, line, shares = self._branches(parameters)
         # The derivative of the p-norm by the logarithm of the line is (line / norm)^p.
-        line_share = np.exp(self.norm_exponents * (line - without_extra))
+        line_share = np.exp(self.norm_exponents * (line - without_overhead))
         line_share = np.where(self.branches == Branch.HOST_BOUND, 0.0, line_share)
-        of_extra = (self.families >= 0) * self._extra_scale(without_extra)
+        of_overhead = (self.families >= 0) * self._overhead_scale(without_overhead)
         # The costs are log(m + x). By the chain rule, derivatives of log m are divided by the
         # factor (m + x) / m.
-        factor = self._extra_factor(parameters, without_extra)
-        return np.asarray(np.array([1 - line_share, *(line_share * shares), of_extra]) / factor)
+        factor = self._overhead_factor(parameters, without_overhead)
+        return np.asarray(np.array([1 - line_share, *(line_share * shares), of_overhead]) / factor)
 
     def branch_violations(self, parameters: Array) -> Array:
         """By how many deviations the other branch exceeds the measured one, shape (candidates,)."""
@@ -109,7 +110,7 @@ class PerformanceModel:
         line = np.logaddexp(*terms)
         return floor, line, np.exp(terms - line)
 
-    def _costs_without_extra(self, parameters: Array) -> Array:
+    def _costs_without_overhead(self, parameters: Array) -> Array:
         """The floor or the line where the candidate was measured on it, else their maximum: with
         few measurements, a fit could otherwise put the floor through a measurement on the line."""
         floor, line, _ = self._branches(parameters)
@@ -120,15 +121,15 @@ class PerformanceModel:
         costs = np.where(self.branches == Branch.HOST_BOUND, floor, costs)
         return np.where(self.branches == Branch.GPU_BOUND, line, costs)
 
-    def _extra_scale(self, without_extra: Array) -> Array:
-        """What an extra of 1 adds to each cost, relative to the cost without it."""
-        return np.asarray(self.unit * self.extra_shares * np.exp(-without_extra))
+    def _overhead_scale(self, without_overhead: Array) -> Array:
+        """What an overhead of 1 adds to each cost, relative to the cost without it."""
+        return np.asarray(self.unit * self.overhead_shares * np.exp(-without_overhead))
 
-    def _extra_factor(self, parameters: Array, without_extra: Array) -> Array:
-        """The cost with the extra divided by the cost without it."""
+    def _overhead_factor(self, parameters: Array, without_overhead: Array) -> Array:
+        """The cost with the overhead divided by the cost without it."""
         # The index -1 of the reference optimizer selects the appended zero.
-        extras = np.append(parameters[3 * self.curve_count :], 0.0)[self.families]
-        factor = 1 + self._extra_scale(without_extra) * extras
+        overheads = np.append(parameters[3 * self.curve_count :], 0.0)[self.families]
+        factor = 1 + self._overhead_scale(without_overhead) * overheads
         return np.asarray(np.maximum(factor, _MIN_EXTRA_FACTOR))
 
     def _branch_excess(self, parameters: Array) -> Array:

@@ -1,6 +1,6 @@
 """The posterior of one cost of every candidate, from few measurements, for very large plans.
 
-The cost is either the time of a micro-batch or the memory. The physical law is fitted to the
+The cost is either the time of a micro-batch or the memory. The performance model is fitted to the
 measured candidates only. The other candidates follow from their covariances with the measured ones,
 so no matrix has a row and a column for every candidate.
 """
@@ -26,32 +26,32 @@ floor from the line, about 0.3: the logistic function then is close to the norma
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _ResidualKernel:
-    """The part of the costs that the law does not describe: misfits, and effects of surprises. A
-    technique that is three times as slow as expected says nothing about the others, so a surprise
-    gets an effect of its own, shared by candidates that have the same technique."""
+    """The part of the costs that the model does not describe: discrepancies, and effects of
+    outliers. A technique that is three times as slow as expected says nothing about the others, so
+    an outlier gets an effect of its own, shared by candidates that have the same technique."""
 
     prior: CostPrior
-    misfit: float
-    """Standard deviation of the misfits, the distances of costs from the law."""
+    discrepancy: float
+    """Standard deviation of the discrepancies, the distances of costs from the model."""
     shares: Array
-    """How much of each surprise's effect a candidate has, shape (candidates, surprises)."""
+    """How much of each outlier's effect a candidate has, shape (candidates, outliers)."""
     deviations: Array
-    """Standard deviations of these effects, shape (surprises,)."""
+    """Standard deviations of these effects, shape (outliers,)."""
 
     def covariance(self, rows: Indices, columns: Indices) -> Array:
         """Covariance between candidates, shape (rows, columns)."""
-        of_misfits = self.misfit**2 * self.prior.misfit_kernel(rows, columns)
-        of_surprises = (self.shares[rows] * self.deviations**2) @ self.shares[columns].T
-        return np.asarray(of_misfits + of_surprises)
+        of_discrepancies = self.discrepancy**2 * self.prior.discrepancy_kernel(rows, columns)
+        of_outliers = (self.shares[rows] * self.deviations**2) @ self.shares[columns].T
+        return np.asarray(of_discrepancies + of_outliers)
 
     def variances(self) -> Array:
         """The diagonal of ``covariance`` for all candidates, shape (candidates,)."""
-        return np.asarray(self.misfit**2 + self.shares**2 @ self.deviations**2)
+        return np.asarray(self.discrepancy**2 + self.shares**2 @ self.deviations**2)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Posterior:
-    """The law linearized at its fit, and the matrices of the regression."""
+    """The performance model linearized at its fit, and the matrices of the regression."""
 
     derivatives: Array
     residual: _ResidualKernel
@@ -91,23 +91,23 @@ class CostModel:
         self._observations[index] = observation
 
     def learn(self) -> None:
-        """Fit the law, and compute the posterior from all observations so far."""
+        """Fit the performance model, and compute the posterior from all observations so far."""
         if not self._observations:
             return
         measured = as_arrays(self._observations, self._prior)
-        # Two fits: the residuals of the first one show how large noise and misfit are, and the
+        # Two fits: the residuals of the first one show how large noise and discrepancy are, and the
         # second one uses these scales.
         first = self._first_fit(measured)
         start = first.best(first.prior_mean)
         errors = errors_of(self._residuals(first, measured, start), self._hyperparameters)
         # Independent errors add up as variances: the stated error of a trial, and the noise between
-        # trials. The misfit of the law is correlated between similar candidates.
+        # trials. The discrepancy of the performance model is correlated between similar candidates.
         variances = measured.stated_variances + errors.noises**2
-        beside = _residual_kernel(errors, measured.rows, self._prior)
-        misfits = beside.covariance(measured.rows, measured.rows)
-        precision = np.linalg.inv(misfits + np.diag(variances))
+        residual = _residual_kernel(errors, measured.rows, self._prior)
+        discrepancies = residual.covariance(measured.rows, measured.rows)
+        precision = np.linalg.inv(discrepancies + np.diag(variances))
         moved = replace(first, cost_precision=precision).best(start) - first.prior_mean
-        self._infer(measured, moved, variances, beside, errors.posterior_scale)
+        self._infer(measured, moved, variances, residual, errors.posterior_scale)
 
     def covariance(self, rows: Indices, columns: Indices) -> Array:
         """Posterior covariance of the costs of candidates, shape (rows, columns)."""
@@ -132,23 +132,23 @@ class CostModel:
         base = unit - self._hyperparameters.base_below
         slope = float(np.median(per_sample)) - self._hyperparameters.slope_below
         of_curves = np.array([[floor], [base], [slope]]) + effects
-        return np.concatenate([of_curves.ravel(), self._prior.extra_means])
+        return np.concatenate([of_curves.ravel(), self._prior.overhead_means])
 
     def _first_fit(self, measured: Measured) -> ParameterFit:
-        """The law of the measured candidates and their curves only, to fit with usual errors."""
-        kernel = self._prior.misfit_kernel(measured.rows, measured.rows)
+        """The model of the measured candidates and their curves only, to fit with usual errors."""
+        kernel = self._prior.discrepancy_kernel(measured.rows, measured.rows)
         usual = self._hyperparameters.usual_noise
         variances = measured.stated_variances + usual**2
         return ParameterFit(
-            law=self._law(measured.rows, measured.curves, measured),
+            model=self._model(measured.rows, measured.curves, measured),
             prior_mean=self._prior_mean(measured.curves, measured),
             prior_precision=np.linalg.inv(self._prior.of_parameters(measured.curves)),
             log_costs=measured.log_costs,
             cost_precision=np.linalg.inv(usual**2 * kernel + np.diag(variances)),
         )
 
-    def _law(self, rows: Indices, curves: Indices, measured: Measured) -> PerformanceModel:
-        """The law of some candidates. ``curves`` are theirs, ascending."""
+    def _model(self, rows: Indices, curves: Indices, measured: Measured) -> PerformanceModel:
+        """The performance model of some candidates. ``curves`` are theirs, ascending."""
         exponents = np.full(len(self._prior.sizes), self._hyperparameters.max_norm_exponent)
         branches = np.full(len(exponents), Branch.UNKNOWN, int)
         branches[measured.rows] = measured.branches
@@ -160,7 +160,7 @@ class CostModel:
             exponents[is_uncertain] = _UNCERTAIN_EXPONENT
         return PerformanceModel(
             sizes=self._prior.sizes[rows],
-            extra_shares=self._prior.extra_shares[rows],
+            overhead_shares=self._prior.overhead_shares[rows],
             curves=np.searchsorted(curves, self._prior.curves.curve_of[rows]),
             curve_count=len(curves),
             families=self._prior.families[rows],
@@ -170,16 +170,16 @@ class CostModel:
         )
 
     def _residuals(self, fit: ParameterFit, measured: Measured, parameters: Array) -> Residuals:
-        """The differences between the measurements and the law, linearized at the parameters."""
-        jacobian = fit.law.jacobian(parameters)
-        from_law = measured.log_costs - fit.law.costs(parameters)
-        # Linearized at p, law(prior mean) = law(p) - J (p - prior mean), and the parameters'
+        """The differences between the measurements and the model, linearized at the parameters."""
+        jacobian = fit.model.jacobian(parameters)
+        from_model = measured.log_costs - fit.model.costs(parameters)
+        # Linearized at p, model(prior mean) = model(p) - J (p - prior mean), and the parameters'
         # covariance C becomes J C Jᵀ for the costs.
         return Residuals(
-            from_prior=from_law + jacobian @ (parameters - fit.prior_mean),
-            from_law=from_law,
+            from_prior=from_model + jacobian @ (parameters - fit.prior_mean),
+            from_model=from_model,
             parameter_covariance=jacobian @ self._prior.of_parameters(measured.curves) @ jacobian.T,
-            misfit_kernel=self._prior.misfit_kernel(measured.rows, measured.rows),
+            discrepancy_kernel=self._prior.discrepancy_kernel(measured.rows, measured.rows),
             known_variances=measured.stated_variances,
             is_on_floor=measured.branches == Branch.HOST_BOUND,
         )
@@ -189,41 +189,43 @@ class CostModel:
         measured: Measured,
         moved: Array,
         variances: Array,
-        beside: _ResidualKernel,
+        residual: _ResidualKernel,
         scale: float,
     ) -> None:
         """The posterior of all candidates by Gaussian process regression (Rasmussen and Williams,
-        sections 2.2 and 2.7), with the law linearized at the fit, which ``moved`` from the prior
+        sections 2.2 and 2.7), with the model linearized at the fit, which ``moved`` from the prior
         mean."""
         every = np.arange(len(self._prior.sizes))
-        law, parameters = self._extended(measured, moved)
-        costs = law.costs(parameters)
-        derivatives = law.derivatives(parameters)
-        beside_measured = beside.covariance(every, measured.rows)
-        to_measured = self._prior.between(derivatives, every, measured.rows) + beside_measured
+        model, parameters = self._extended(measured, moved)
+        costs = model.costs(parameters)
+        derivatives = model.derivatives(parameters)
+        residuals_with_measured = residual.covariance(every, measured.rows)
+        to_measured = (
+            self._prior.between(derivatives, every, measured.rows) + residuals_with_measured
+        )
         noise = np.diag(variances)
         precision = np.linalg.inv(to_measured[measured.rows] + noise)
         # The diagonal of K · precision · Kᵀ, without the other elements of this large matrix.
         explained = np.einsum("ij,ij->i", to_measured @ precision, to_measured)
-        # The mean is the law, plus the residuals of the measured candidates, weighted by their
-        # covariance: a similar candidate is expected to have a similar misfit.
+        # The mean is the model, plus the residuals of the measured candidates, weighted by their
+        # covariance: a similar candidate is expected to have a similar discrepancy.
         left = measured.log_costs - costs[measured.rows]
-        solved = np.linalg.solve(beside_measured[measured.rows] + noise, left)
-        self.mean = rounded(costs + beside_measured @ solved)
-        prior_variances = self._prior.variances(derivatives) + beside.variances()
+        solved = np.linalg.solve(residuals_with_measured[measured.rows] + noise, left)
+        self.mean = rounded(costs + residuals_with_measured @ solved)
+        prior_variances = self._prior.variances(derivatives) + residual.variances()
         # A variance can fall below zero by rounding.
         left_variances = np.maximum(prior_variances - explained, 0.0)
         self.variance = rounded(scale * left_variances)
         self._posterior = _Posterior(
             derivatives=derivatives,
-            residual=beside,
+            residual=residual,
             to_measured=to_measured,
             precision=precision,
             scale=scale,
         )
 
     def _extended(self, measured: Measured, moved: Array) -> tuple[PerformanceModel, Array]:
-        """The law for all candidates, with the parameters expected from the measured curves."""
+        """The model for all candidates, with the parameters expected from the measured curves."""
         curves = np.arange(self._prior.curves.count)
         local = 3 * len(measured.curves)
         among = self._prior.of_curves(measured.curves, measured.curves)
@@ -234,20 +236,20 @@ class CostModel:
         parameters[: 3 * len(curves)] += self._prior.of_curves(curves, measured.curves) @ weights
         # Extras of families that were not measured stay at their prior mean.
         parameters[3 * len(curves) :] += moved[local:]
-        return self._law(np.arange(len(self._prior.sizes)), curves, measured), parameters
+        return self._model(np.arange(len(self._prior.sizes)), curves, measured), parameters
 
 
 def _residual_kernel(errors: ErrorScales, measured: Indices, prior: CostPrior) -> _ResidualKernel:
     """What the errors of a model say. ``measured`` has the candidate of each measurement."""
     curve_of = prior.curves.curve_of
-    surprising = list(errors.surprises)
-    known = np.unique(curve_of[np.delete(measured, surprising)])
-    shares = np.zeros((len(curve_of), len(surprising)))
-    for number, curve in enumerate(curve_of[measured[surprising]]):
+    outlying = list(errors.outliers)
+    known = np.unique(curve_of[np.delete(measured, outlying)])
+    shares = np.zeros((len(curve_of), len(outlying)))
+    for number, curve in enumerate(curve_of[measured[outlying]]):
         shares[:, number] = prior.curves.new_choices(curve, known)[curve_of]
     return _ResidualKernel(
         prior=prior,
-        misfit=errors.misfit,
+        discrepancy=errors.discrepancy,
         shares=shares,
-        deviations=np.array(list(errors.surprises.values())),
+        deviations=np.array(list(errors.outliers.values())),
     )

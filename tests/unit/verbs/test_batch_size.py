@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 import yaml
 
+from jobs.isolation import prewarm
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator import argument_types, batch_size, cli
+from orchestrator.planning import library_facts
 from orchestrator.planning.config import load_config
 from orchestrator.planning.technique_sets import sets_to_tune, technique_sets
 from tests.support.commands import ROOT
@@ -110,6 +112,9 @@ def test_mistakes_are_answered_before_anything_runs(
     options, message, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
+    # No process is started for what nothing will need.
+    monkeypatch.setenv(prewarm.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(library_facts, "_asked", lambda question: {"reason": "asked"})
     config_of(tmp_path)
     try:
         status = batch_size.main(["sweep.yaml", *options])

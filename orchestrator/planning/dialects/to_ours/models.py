@@ -46,8 +46,14 @@ def shape_of(model_id: str, *, with_images: bool | None = False) -> Shape | None
     if with_images is None:
         name = re.sub(_SEES, "", name)
     with_images = bool(with_images) or re.search(_SEES, name) is not None
-    rows = {key: row for key, row in _rows().items() if _has_images(row) == with_images}
-    named = [key for key in rows if re.search(_whole(key.removesuffix(_IMAGES)), name)]
+    tasks = _table()["tasks"]
+    rows = {
+        key: row
+        for key, row in _rows().items()
+        if (tasks.get(row[0]) == "image-text-to-text") == with_images
+    }
+    words = {key: re.escape(key.removesuffix(_IMAGES)) for key in rows}
+    named = [key for key in rows if re.search(rf"(?<![a-z0-9]){words[key]}(?![a-z0-9.])", name)]
     if named:
         key = max(named, key=len)
         return _shape(key, rows[key], f"the shape of {key}", is_exact=True)
@@ -87,10 +93,6 @@ def _nearest(name: str, rows: Mapping[str, list[Any]]) -> str | None:
     if not any(name.startswith(word) for word in _table()["unlike"]):
         family = family or near
     return min(family, key=lambda key: _distance(rows[key][1], size), default=None)
-
-
-def _whole(key: str) -> str:
-    return rf"(?<![a-z0-9]){re.escape(key)}(?![a-z0-9.])"
 
 
 def _is_mixture(name: str) -> bool:
@@ -133,10 +135,6 @@ def _shape(key: str, row: list[Any], source: str, *, is_exact: bool) -> Shape:
     columns = dict(zip(_table()["columns"], values, strict=False))
     config = {name: value for name, value in columns.items() if value is not None} | others
     return replace(shape_from({"model_type": architecture, **config}, source), is_exact=is_exact)
-
-
-def _has_images(row: list[Any]) -> bool:
-    return bool(_table()["tasks"].get(row[0]) == "image-text-to-text")
 
 
 def _rows() -> Mapping[str, list[Any]]:

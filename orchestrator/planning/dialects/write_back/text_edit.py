@@ -47,9 +47,9 @@ def _yaml_value(text: str, path: list[str], value: Any) -> str:
     lines = text.splitlines(keepends=True)
     start, end = _block(lines, path[0], 0, len(lines), indent="")
     if start is None:
-        new = {path[0]: value if len(path) == 1 else {path[1]: value}}
+        new = value if len(path) == 1 else {path[1]: value}
         ending = "" if text.endswith("\n") or not text else "\n"
-        return f"{text}{ending}{_flow(new)}\n"
+        return f"{text}{ending}{path[0]}: {_inline(new)}\n"
     if len(path) > 1:
         return _inner_value(lines, start, end, path, value)
     return "".join([*lines[:start], _line(lines[start], value), *lines[end:]])
@@ -74,14 +74,11 @@ def _block(
     for index in range(start, end):
         if re.match(rf"{indent}[\"']?{re.escape(key)}[\"']?\s*:(\s|$)", lines[index]):
             after = index + 1
-            while after < end and _is_inside(lines[after], indent):
+            inside = (f"{indent} ", f"{indent}\t", f"{indent}- ")
+            while after < end and lines[after].startswith(inside):
                 after += 1
             return index, after
     return None, end
-
-
-def _is_inside(line: str, indent: str) -> bool:
-    return line.startswith((f"{indent} ", f"{indent}\t", f"{indent}- "))
 
 
 def _line(line: str, value: Any) -> str:
@@ -93,11 +90,6 @@ def _line(line: str, value: Any) -> str:
 def _inline(value: Any) -> str:
     text = yaml.safe_dump(value, default_flow_style=True, width=10**6)
     return text.removesuffix("...\n").strip()
-
-
-def _flow(mapping: Mapping[str, Any]) -> str:
-    ((key, value),) = mapping.items()
-    return f"{key}: {_inline(value)}"
 
 
 def _plain(value: Any) -> str:

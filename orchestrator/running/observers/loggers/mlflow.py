@@ -1,7 +1,5 @@
 """Trials as runs of an MLflow experiment."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from pathlib import Path

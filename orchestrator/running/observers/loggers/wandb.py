@@ -1,7 +1,5 @@
 """Trials as runs of a Weights & Biases project."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

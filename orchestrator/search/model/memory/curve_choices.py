@@ -36,7 +36,7 @@ class CurveChoices:
         """The axes that change the memory of the samples, or all others."""
         return np.flatnonzero(self.is_of_samples == of_samples).tolist()
 
-    def lender(self, curve: int, predicted: Indices) -> int:
+    def donor(self, curve: int, predicted: Indices) -> int:
         """The predicted curve that differs from a curve in the fewest choices."""
         differing = (self.codes[predicted] != self.codes[curve]).sum(axis=1)
         # Of several, the one with the most defaults: recorded effects are those of changes from the

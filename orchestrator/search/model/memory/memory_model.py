@@ -31,14 +31,14 @@ class CorrectionHyperparameters:
     """The most probable of ``deviations`` before any measurement."""
     noise: float = 0.0005
     """Error of a repeated measurement. Memory repeats almost to the byte."""
-    borrowed_curve: float = 0.2
-    """Part of the error of a borrowed sample memory that only the same curve has."""
+    transferred_curve: float = 0.2
+    """Part of the error of a transferred sample memory that only the same curve has."""
     along_a_curve: float = 0.7
     """Correlation of this part between distant micro-batches of the curve."""
     loss: float = 0.3
-    """Error of the memory of a loss in a step that borrows its prediction, as a share of it."""
-    borrowed_noise: float = 0.02
-    """Error of a borrowed prediction beside that of its sample memory: the base, and what the
+    """Error of the memory of a loss in a step that transfers its prediction, as a share of it."""
+    transferred_noise: float = 0.02
+    """Error of a transferred prediction beside that of its sample memory: the base, and what the
     allocator keeps in its cache."""
 
 
@@ -116,7 +116,7 @@ class MemoryModel:
         of_samples = self._sample_covariance(every, measured)
         noise = np.diag(self._noise(measured) ** 2)
         sample_errors: Array = np.zeros(len(every))
-        # For borrowed predictions, most of the error is in the memory of the samples. It enters
+        # For transferred predictions, most of the error is in the memory of the samples. It enters
         # through an exponential, so it is linearized at its latest estimate, and estimated again
         # (Gauss-Newton). Four steps estimate errors of a factor of two within 1 %.
         for _ in range(4):
@@ -134,8 +134,8 @@ class MemoryModel:
 
     def _noise(self, measured: Indices) -> Array:
         """Error of each measurement beside those of the predictions, shape (measured,)."""
-        borrows = self._predicted.borrows[measured]
-        return np.where(borrows, _ERRORS.borrowed_noise, _ERRORS.noise)
+        transfers = self._predicted.transfers[measured]
+        return np.where(transfers, _ERRORS.transferred_noise, _ERRORS.noise)
 
     def _known(self) -> tuple[Indices, Array]:
         """The candidates with a measurement, and the logarithm of the bytes of each."""
@@ -153,10 +153,10 @@ class MemoryModel:
         candidates."""
         log_predicted = self._predicted.log_bytes()
         is_equal = log_predicted[rows][:, None] == log_predicted[columns]
-        kernel = self._prior.misfit_kernel(rows, columns)
+        kernel = self._prior.discrepancy_kernel(rows, columns)
         common = _ERRORS.common_deviation**2
         covariance = common + deviation**2 * (is_equal + kernel) / 2
-        # Curves that differ in the same way from their lender share the error of this difference.
+        # Curves that differ in the same way from their donor share the error of this difference.
         covariance = covariance + self._predicted.covariance(rows, columns, of_samples=False)
         of_loss = _ERRORS.loss * self._predicted.loss_shares()
         return np.asarray(covariance + np.outer(of_loss[rows], of_loss[columns]))
@@ -168,25 +168,25 @@ class MemoryModel:
         return np.asarray(exact + self._predicted.variances(of_samples=False) + of_loss**2)
 
     def _sample_covariance(self, rows: Indices, columns: Indices) -> Array:
-        """Prior covariance of the errors of borrowed sample memories, shape (rows, columns): that
-        of the expected effects, and one that only the same curve has, at nearly the same share
+        """Prior covariance of the errors of transferred sample memories, shape (rows, columns):
+        that of the expected effects, and one that only the same curve has, at nearly the same share
         everywhere."""
         is_same = self.curves[rows][:, None] == self.curves[columns]
-        is_same &= self._predicted.borrows[rows][:, None]
+        is_same &= self._predicted.transfers[rows][:, None]
         distant = _ERRORS.along_a_curve
-        along = distant + (1 - distant) * self._prior.misfit_kernel(rows, columns)
-        own = _ERRORS.borrowed_curve**2 * along * is_same
+        along = distant + (1 - distant) * self._prior.discrepancy_kernel(rows, columns)
+        own = _ERRORS.transferred_curve**2 * along * is_same
         return np.asarray(self._predicted.covariance(rows, columns, of_samples=True) + own)
 
     def _sample_variances(self) -> Array:
         """The diagonal of ``_sample_covariance`` for all candidates."""
-        own = _ERRORS.borrowed_curve**2 * self._predicted.borrows
+        own = _ERRORS.transferred_curve**2 * self._predicted.transfers
         return np.asarray(self._predicted.variances(of_samples=True) + own)
 
     def _most_probable_deviation(self, measured: Indices, log_measured: Array) -> float:
         """The deviation of a single prediction that the errors of predictions of their own make
         most probable."""
-        is_own = ~self._predicted.borrows[measured]
+        is_own = ~self._predicted.transfers[measured]
         own = measured[is_own]
         if not len(own):
             return _ERRORS.usual_deviation

@@ -19,7 +19,7 @@ class PredictedMemory:
     """Reads predictions, and fills in the missing ones.
 
     The memory of a curve is a base plus the memory of its samples, but at least a floor, and linear
-    between predicted micro-batches. A curve without predictions borrows those of the predicted
+    between predicted micro-batches. A curve without predictions transfers those of the predicted
     curve that differs in the fewest choices, with the expected effect of these choices. A choice
     that concerns the activations multiplies only the memory of the samples, without that of the
     loss: what it needs more than the smallest predicted loss of the same other choices.
@@ -42,10 +42,10 @@ class PredictedMemory:
         """The candidates of each curve."""
         self._choices = curve_choices(list(numbers), priors)
         self._changed = np.full_like(self._choices.codes, -1)
-        """Index of a curve's value where its lender has another one, -1 where it has not, shape
+        """Index of a curve's value where its donor has another one, -1 where it has not, shape
         (curves, axes)."""
-        self.borrows: Mask = np.zeros(len(candidates), bool)
-        """Whether a candidate's prediction is borrowed, shape (candidates,)."""
+        self.transfers: Mask = np.zeros(len(candidates), bool)
+        """Whether a candidate's prediction is transferred, shape (candidates,)."""
         self._base_bytes = np.zeros(len(candidates))
         """Bytes that do not depend on the micro-batch, shape (candidates,)."""
         self._sample_bytes = np.ones(len(candidates))
@@ -61,34 +61,32 @@ class PredictedMemory:
         if not lines:
             return False
         predicted = np.array(sorted(lines), int)
-        lenders = [self._choices.lender(curve, predicted) for curve in range(len(self._members))]
-        is_changed = self._choices.codes != self._choices.codes[lenders]
+        donors = [self._choices.donor(curve, predicted) for curve in range(len(self._members))]
+        is_changed = self._choices.codes != self._choices.codes[donors]
         self._changed = np.where(is_changed, self._choices.codes, -1)
-        self.borrows = is_changed.any(axis=1)[self.curves]
-        self._interpolate(lines, lenders, is_changed[:, self._choices.is_loss].any(axis=1))
+        self.transfers = is_changed.any(axis=1)[self.curves]
+        self._interpolate(lines, donors, is_changed[:, self._choices.is_loss].any(axis=1))
         # Some choices change only the memory of the samples, the others all memory.
-        change = self._choices.log_memory - self._choices.log_memory[lenders]
+        change = self._choices.log_memory - self._choices.log_memory[donors]
         of_samples = change[:, self._choices.is_of_samples].sum(axis=1)[self.curves]
         of_all = change[:, ~self._choices.is_of_samples].sum(axis=1)[self.curves]
         self._sample_bytes *= np.exp(of_samples)
         for part in (self._sample_bytes, self._base_bytes, self._loss_bytes, self._floor_bytes):
             part *= np.exp(of_all)
-        self._floor_bytes *= self.borrows
+        self._floor_bytes *= self.transfers
         return True
 
-    def _interpolate(self, lines: Lines, lenders: Sequence[int], has_another_loss: Mask) -> None:
-        """Set the bytes of each candidate to those that were predicted for its lender."""
+    def _interpolate(self, lines: Lines, donors: Sequence[int], has_another_loss: Mask) -> None:
+        """Set the bytes of each candidate to those that were predicted for its donor."""
         floors = self._floors(lines)
         without_loss = self._without_loss(lines)
-        for rows, lender, is_of_lender in zip(
-            self._members, lenders, ~has_another_loss, strict=True
-        ):
-            line = without_loss[lender] if is_of_lender else lines[lender]
+        for rows, donor, is_of_donor in zip(self._members, donors, ~has_another_loss, strict=True):
+            line = without_loss[donor] if is_of_donor else lines[donor]
             line_bytes = line.at(self._sizes[rows])
             self._base_bytes[rows] = np.minimum(line.base, line_bytes)
             self._sample_bytes[rows] = line_bytes - self._base_bytes[rows]
-            self._loss_bytes[rows] = lines[lender].at(self._sizes[rows]) - line_bytes
-            self._floor_bytes[rows] = floors[lender]
+            self._loss_bytes[rows] = lines[donor].at(self._sizes[rows]) - line_bytes
+            self._floor_bytes[rows] = floors[donor]
 
     def log_bytes(self, sample_errors: Array | float = 0.0) -> Array:
         """Logarithms of predicted bytes; ``sample_errors`` are those of factors on the memory of
@@ -97,9 +95,9 @@ class PredictedMemory:
         return np.asarray(np.log(np.maximum(line, self._floor_bytes)))
 
     def loss_shares(self) -> Array:
-        """The share of the loss in the memory of each candidate that borrows, otherwise 0."""
+        """The share of the loss in the memory of each candidate that transfers, otherwise 0."""
         line = self._base_bytes + self._loss_bytes + self._sample_bytes
-        return np.asarray(self.borrows * self._loss_bytes / line)
+        return np.asarray(self.transfers * self._loss_bytes / line)
 
     def sample_weights(self, sample_errors: Array | float = 0.0) -> Array:
         """The share of the samples in the memory, and so the derivative of ``log_bytes`` by the
@@ -108,9 +106,9 @@ class PredictedMemory:
         return np.asarray(samples / (self._base_bytes + self._loss_bytes + samples))
 
     def covariance(self, rows: Indices, columns: Indices, *, of_samples: bool) -> Array:
-        """Covariance of the errors of borrowed predictions, shape (rows, columns): ``of_samples``,
-        else of choices that change all memory. Two curves share the errors of the choices in which
-        both differ from their lenders."""
+        """Covariance of the errors of transferred predictions, shape (rows, columns):
+        ``of_samples``, else of choices that change all memory. Two curves share the errors of the
+        choices in which both differ from their donors."""
         return between(partial(self._shared, of_samples), self.curves, rows, columns)
 
     def variances(self, *, of_samples: bool) -> Array:

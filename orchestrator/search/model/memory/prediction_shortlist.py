@@ -14,7 +14,7 @@ _LARGEST_PREDICTED = 256
 """The largest micro-batch to predict. Larger ones are extrapolated from the last two."""
 _NEARLY_EQUAL = 0.1
 """A technique changes the memory hardly, or in a known way, if the deviation of its effect between
-models is at most this: then another prediction can be borrowed."""
+models is at most this: then another prediction can be transferred."""
 _SIZE_RATIO = 4
 """In a larger plan, each predicted micro-batch is at least this many times the one before."""
 
@@ -54,8 +54,8 @@ def _lateness(first: Curve, curve: Curve) -> tuple[bool, int, float]:
     own = {axis: value for axis, _, value in first.techniques}
     between = shipped_priors().between
     effects = [between(axis, own.get(axis, ""), value) for axis, _, value in changed]
-    is_borrowed = any(effect.memory_deviation <= _NEARLY_EQUAL for effect in effects)
-    return is_borrowed, len(changed), _expected_log_time(curve)
+    is_transferred = any(effect.memory_deviation <= _NEARLY_EQUAL for effect in effects)
+    return is_transferred, len(changed), _expected_log_time(curve)
 
 
 def _expected_log_time(curve: Curve) -> float:

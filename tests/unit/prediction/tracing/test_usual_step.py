@@ -76,8 +76,15 @@ def test_a_packed_block_counts_as_the_rows_in_it(tmp_path):
     lengths = group_of(padded).step.batches.lengths.tokens
     mean = lengths.mean()
     assert 0.8 * 1024 / mean < step.samples / 2 <= 1024 / mean
-    # Its blocks have hardly any padding.
+    # Its blocks have hardly any padding, joined or not.
     assert step.tokens / step.samples == pytest.approx(mean, rel=0.05)
+
+
+def test_blocks_in_one_sequence_have_as_many_tokens_as_blocks_side_by_side(tmp_path):
+    for spec in trials_of(
+        tmp_path, "{micro_batch: 2, batching: packed, attention: [sdpa, varlen]}"
+    ):
+        assert group_of(spec).step_work(spec).tokens == 2 * 1024
 
 
 def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path):

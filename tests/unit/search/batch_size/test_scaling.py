@@ -1,4 +1,4 @@
-"""How memory and speed scale with the micro-batch: exact where the law holds."""
+"""How memory and speed scale with the micro-batch: exact where the performance model holds."""
 
 import pytest
 from hypothesis import given

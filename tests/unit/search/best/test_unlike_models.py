@@ -19,7 +19,7 @@ def test_best_search_of_an_unlike_model_answers_with_few_trials(sketch):
     result = score(best_of(grid), grid, with_noise(grid.table, 0.02, 0), None)
     assert max(result.regrets) <= 0.03
     assert result.share < 0.3
-    # No claim may be far from the truth, although the law of the search does not hold here.
+    # No claim may be far from the truth, although the model of the search does not hold here.
     for claim in result.claims:
         assert claim.true <= claim.said + 0.03
 

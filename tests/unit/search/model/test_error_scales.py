@@ -1,4 +1,5 @@
-"""How wrong a cost model is: scales of misfit and noise, surprises, and the posterior's scale."""
+"""How wrong a cost model is: scales of discrepancy and noise, outliers, and the posterior's
+scale."""
 
 import math
 from dataclasses import replace
@@ -14,8 +15,8 @@ from orchestrator.search.model.error_scales import (
     left_out,
     log_likelihoods,
     most_likely_scales,
+    outliers_of,
     posterior_scale,
-    surprises_of,
 )
 from orchestrator.search.model.hyperparameters import OF_TIME
 
@@ -24,10 +25,10 @@ SMALL = 0.05 * np.array([1.0, -1.0, 0.5, -0.5] * 3)
 COUNT = len(SMALL)
 GRID = replace(
     OF_TIME,
-    misfit_deviations=(0.002, 0.008, 0.03),
-    usual_misfit=0.008,
+    discrepancy_deviations=(0.002, 0.008, 0.03),
+    usual_discrepancy=0.008,
     noises=(0.001, 0.0025, 0.005, 0.01, 0.02, 0.05, 0.1),
-    outlier_threshold=math.inf,
+    excess_threshold=math.inf,
 )
 MANY = 40
 GENERATOR = np.random.default_rng(0)
@@ -38,9 +39,9 @@ def residuals(from_prior: Array, *, is_of_host: bool = False) -> Residuals:
     identity = np.eye(len(from_prior))
     return Residuals(
         from_prior=from_prior,
-        from_law=np.zeros(len(from_prior)),
+        from_model=np.zeros(len(from_prior)),
         parameter_covariance=0.1**2 * identity,
-        misfit_kernel=identity,
+        discrepancy_kernel=identity,
         known_variances=np.zeros(len(from_prior)),
         is_on_floor=np.full(len(from_prior), is_of_host),
     )
@@ -50,36 +51,39 @@ def unconnected(values: Array) -> Residuals:
     """Residuals of measurements that no kernel connects."""
     nothing = np.zeros((len(values), len(values)))
     return replace(
-        residuals(values), from_law=values, parameter_covariance=nothing, misfit_kernel=nothing
+        residuals(values),
+        from_model=values,
+        parameter_covariance=nothing,
+        discrepancy_kernel=nothing,
     )
 
 
-def with_surprise() -> Array:
-    surprised = SMALL.copy()
-    surprised[7] = 1.4
-    return surprised
+def with_outlier() -> Array:
+    outlierd = SMALL.copy()
+    outlierd[7] = 1.4
+    return outlierd
 
 
-def test_only_a_measurement_far_from_what_is_expected_is_a_surprise():
-    assert surprises_of(residuals(SMALL), SETTINGS) == {}
-    surprises = surprises_of(residuals(with_surprise()), SETTINGS)
+def test_only_a_measurement_far_from_what_is_expected_is_a_outlier():
+    assert outliers_of(residuals(SMALL), SETTINGS) == {}
+    outliers = outliers_of(residuals(with_outlier()), SETTINGS)
     # Its distance of 1.4 is its further effect; the usual errors are 0.1, 0.03 and 0.01.
-    assert surprises == {7: pytest.approx(1.4, rel=0.01)}
+    assert outliers == {7: pytest.approx(1.4, rel=0.01)}
 
 
-def test_times_of_the_host_are_never_surprises():
-    assert surprises_of(residuals(with_surprise(), is_of_host=True), SETTINGS) == {}
+def test_times_of_the_host_are_never_outliers():
+    assert outliers_of(residuals(with_outlier(), is_of_host=True), SETTINGS) == {}
 
 
-def test_a_quarter_of_the_measurements_are_surprises_at_most():
+def test_a_quarter_of_the_measurements_are_outliers_at_most():
     mixed = np.where(np.arange(COUNT) % 2, 2.0, SMALL)
-    assert len(surprises_of(residuals(mixed), SETTINGS)) == 3
+    assert len(outliers_of(residuals(mixed), SETTINGS)) == 3
 
 
-def test_errors_do_not_grow_by_a_surprise():
+def test_errors_do_not_grow_by_a_outlier():
     before = errors_of(residuals(SMALL), SETTINGS)
-    after = errors_of(residuals(with_surprise()), SETTINGS)
-    assert after.misfit == before.misfit
+    after = errors_of(residuals(with_outlier()), SETTINGS)
+    assert after.discrepancy == before.discrepancy
     assert after.noises.shape == (COUNT,)
     assert after.posterior_scale == pytest.approx(before.posterior_scale, rel=0.1)
 
@@ -101,10 +105,10 @@ def test_posterior_scale_follows_the_size_of_the_residuals():
     assert posterior_scale(residuals(2 * usual), 0.0, none) == pytest.approx(2.5)
 
 
-def test_errors_give_a_surprise_that_the_law_does_not_explain_more_noise():
-    surprised = residuals(with_surprise())
-    assert errors_of(surprised, SETTINGS).noises[7] == pytest.approx(0.01)
-    unexplained = replace(surprised, from_law=np.where(np.arange(COUNT) == 7, 0.15, 0.0))
+def test_errors_give_a_outlier_that_the_law_does_not_explain_more_noise():
+    outlierd = residuals(with_outlier())
+    assert errors_of(outlierd, SETTINGS).noises[7] == pytest.approx(0.01)
+    unexplained = replace(outlierd, from_model=np.where(np.arange(COUNT) == 7, 0.15, 0.0))
     assert errors_of(unexplained, SETTINGS).noises[7] == pytest.approx(0.05)
 
 
@@ -129,18 +133,18 @@ def test_scales_recover_the_noise_of_the_residuals(noise):
     assert noises == pytest.approx(noise)
 
 
-def test_scales_take_a_common_deviation_for_misfit():
+def test_scales_take_a_common_deviation_for_discrepancy():
     values = np.full(MANY, 0.03) + GENERATOR.normal(scale=0.001, size=MANY)
-    together = replace(unconnected(values), misfit_kernel=np.ones((MANY, MANY)))
-    misfit, noises = most_likely_scales(together, GRID)
-    assert misfit == 0.03
+    together = replace(unconnected(values), discrepancy_kernel=np.ones((MANY, MANY)))
+    discrepancy, noises = most_likely_scales(together, GRID)
+    assert discrepancy == 0.03
     assert noises == pytest.approx(0.001)
 
 
 def test_scales_give_an_outlier_noise_of_its_own():
     values = GENERATOR.normal(scale=0.0025, size=MANY)
     values[7] = 0.2
-    _, noises = most_likely_scales(unconnected(values), replace(GRID, outlier_threshold=3.0))
+    _, noises = most_likely_scales(unconnected(values), replace(GRID, excess_threshold=3.0))
     others = np.delete(noises, 7)
     assert noises[7] == pytest.approx(0.2 / 3)
     assert others.max() <= 0.005
@@ -154,6 +158,6 @@ def test_scales_give_the_floor_noise_of_its_own():
     assert noises[~is_on_floor] == pytest.approx(0.0025)
 
 
-def test_scales_without_evidence_are_the_usual_misfit():
-    misfit, _ = most_likely_scales(unconnected(np.zeros(MANY)), GRID)
-    assert misfit == GRID.usual_misfit
+def test_scales_without_evidence_are_the_usual_discrepancy():
+    discrepancy, _ = most_likely_scales(unconnected(np.zeros(MANY)), GRID)
+    assert discrepancy == GRID.usual_discrepancy

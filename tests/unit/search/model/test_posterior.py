@@ -43,7 +43,7 @@ def test_cost_model_of_a_host_that_loads_samples_expects_longer_times_for_more()
     assert np.exp(times.mean[4]) > 1.4 * 64 / 1500
 
 
-def test_a_technique_that_is_a_surprise_says_nothing_about_the_others():
+def test_a_technique_that_is_a_outlier_says_nothing_about_the_others():
     times = model(loss=("plain", "chunked"), kernels=("none", "liger"), is_time=True)
     for row, seconds in ((0, 0.100), (2, 0.105), (4, 0.128)):
         times.observe(row, Observation(cost=seconds))

@@ -1,4 +1,6 @@
-"""Predicted memory of every candidate, from predictions of a few."""
+"""Memory of every candidate, from predictions of a few and from measurements, and which are
+predicted.
+"""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -11,7 +13,9 @@ from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.cost_line import CostLine
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.effects.unrecorded import Effect
+from orchestrator.search.model.memory.memory_model import MemoryModel
 from orchestrator.search.model.memory.predicted_memory import PredictedMemory
+from orchestrator.search.model.memory.prediction_shortlist import prediction_shortlist
 from orchestrator.units import GIB
 from tests.benchmarks.grids import grid_of
 
@@ -49,7 +53,7 @@ def test_predicted_memory_of_one_size_says_nothing_of_larger_ones():
     assert not PredictedMemory(candidates_of(TRIALS), predicted, PRIORS).read()
 
 
-def test_predicted_memory_of_other_techniques_is_borrowed_with_their_effect():
+def test_predicted_memory_of_other_techniques_is_transferred_with_their_effect():
     memory = memory_of(TRIALS, SMALLEST_AND_LARGEST)
     gib = np.exp(memory.log_bytes()) / GIB
     assert gib[:3] == pytest.approx([12, 18, 42])
@@ -57,7 +61,7 @@ def test_predicted_memory_of_other_techniques_is_borrowed_with_their_effect():
     # prediction.
     lowered = 10 + math.exp(-0.4) * (gib[:3] - 10)
     assert gib[6:9] == pytest.approx(np.maximum(lowered, 12))
-    assert memory.borrows.tolist() == [False] * 3 + [True] * 9
+    assert memory.transfers.tolist() == [False] * 3 + [True] * 9
 
 
 def test_predicted_memory_uses_the_recorded_effect_on_samples():
@@ -67,7 +71,7 @@ def test_predicted_memory_uses_the_recorded_effect_on_samples():
     assert np.exp(memory.log_bytes()[8]) / GIB == pytest.approx(10 + math.exp(-0.7) * 32)
 
 
-def test_predicted_memory_is_borrowed_from_the_curve_with_the_most_defaults():
+def test_predicted_memory_is_transferred_from_the_curve_with_the_most_defaults():
     values = ("checkpoint", "keep", "budget_0.5")
     listed = grid_of(compile=("none", "inductor"), activations=values, micro_batch=SIZES)
     checkpointed = {index: 10 + 0.1 * size for index, size in enumerate(SIZES)}
@@ -109,7 +113,7 @@ def test_predicted_memory_does_not_depend_on_the_data_loader_or_the_loop():
     loaders, loops = ("workers_0", "workers_4"), ("trainer", "trainer_async")
     listed = grid_of(dataloader=loaders, loop=loops, micro_batch=SIZES)
     memory = memory_of(listed, SMALLEST_AND_LARGEST)
-    assert not memory.borrows.any()
+    assert not memory.transfers.any()
     assert np.exp(memory.log_bytes()) / GIB == pytest.approx([12, 18, 42] * 4)
 
 
@@ -142,3 +146,56 @@ def test_line_goes_on_beyond_the_largest_micro_batch_but_never_falls(largest, ex
 )
 def test_base_is_where_the_line_meets_zero(sizes, sizes_bytes, base):
     assert CostLine(np.array(sizes), np.array(sizes_bytes)).base == pytest.approx(base)
+
+
+def memory_model(specs: Sequence[TrialSpec], predicted: Mapping[str, float]) -> MemoryModel:
+    return MemoryModel(candidates_of(specs), predicted, PRIORS)
+
+
+@pytest.mark.parametrize("is_predicted", [True, False])
+def test_memory_measured_with_one_loop_is_that_of_the_other_loop(is_predicted):
+    loops = ("trainer", "trainer_async")
+    specs = grid_of(compile=("none", "inductor"), loop=loops, micro_batch=SIZES)
+    predicted = {spec.trial_id: (10.0 + spec.micro_batch) * GIB for spec in specs[:3]}
+    model = memory_model(specs, predicted if is_predicted else {})
+    for index, size in enumerate(SIZES):
+        model.observe(index, (10 + size) * GIB)
+    model.observe(8, 25 * GIB)
+    model.learn()
+    # Index 11 is the same compiled trial with the other loop, and index 10 a smaller one.
+    assert math.exp(model.mean[11]) / GIB == pytest.approx(25, rel=0.03)
+    assert model.deviation[11] < 0.03
+    assert model.deviation[11] < model.deviation[10]
+    assert np.exp(model.mean[7]) == pytest.approx(np.exp(model.mean[10]))
+
+
+def test_memory_of_an_optimizer_is_the_same_with_another_loop():
+    adamw = grid_of(optimizer=("adamw",), loop=("trainer",), micro_batch=SIZES)
+    sgd = grid_of(optimizer=("sgd",), loop=("trainer", "trainer_async"), micro_batch=SIZES)
+    model = memory_model([*adamw, *sgd], {})
+    for index, size in enumerate(SIZES):
+        model.observe(index, (10 + size) * GIB)
+        model.observe(index + 3, (5 + size) * GIB)
+    model.learn()
+    assert np.exp(model.mean[6:9]) / GIB == pytest.approx([7, 13, 37], rel=0.05)
+
+
+def test_sets_that_no_other_stands_for_are_predicted_first_and_single_changes_before_pairs():
+    trials = grid_of(
+        activations=("checkpoint", "keep"),
+        attention=("auto", "unmasked", "sdpa_cudnn"),
+        loss=("plain", "chunked"),
+        loop=("trainer", "trainer_async"),
+        micro_batch=tuple(range(1, 21)),
+    )
+    chosen = prediction_shortlist(trials)
+    sets: list[tuple[str, ...]] = []
+    for trial in chosen:
+        changed = tuple(str(trial.choices[axis]) for axis in ("activations", "loss", "attention"))
+        if changed not in sets:
+            sets.append(changed)
+    assert sets[0] == ("checkpoint", "plain", "auto")
+    assert set(sets[1:3]) == {("keep", "plain", "auto"), ("checkpoint", "chunked", "auto")}
+    assert sets[3] == ("keep", "chunked", "auto")
+    assert {trial.choices["loop"] for trial in chosen} == {"trainer"}
+    assert [trial.micro_batch for trial in chosen[:3]] == [1, 4, 16]
