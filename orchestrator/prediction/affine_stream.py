@@ -58,7 +58,7 @@ class Stream:
     """One part of a trial: building the model, a micro-batch, or an update."""
 
     events: tuple[Event, ...]
-    samples: int = 0
+    samples: float = 0
     """Micro-batch at which the stream was traced; 0 if it does not depend on the micro-batch."""
     kernels: frozenset[str] = frozenset()
     """Libraries and kernels that ran: "cudnn", "flash" ..."""
@@ -102,7 +102,7 @@ MicroBatches = tuple[Stream, Stream | None]
 later one, which adds to the gradients. Without accumulation there is no later one."""
 
 
-def between(low: Stream, high: Stream, samples: int) -> Stream | None:
+def between(low: Stream, high: Stream, samples: float) -> Stream | None:
     """The stream at a micro-batch, whose sizes are affine in it; None if the events differ."""
     if samples == low.samples:
         return low
@@ -123,7 +123,7 @@ def between(low: Stream, high: Stream, samples: int) -> Stream | None:
 
 
 def micro_batches_between(
-    low: MicroBatches, high: MicroBatches, samples: int
+    low: MicroBatches, high: MicroBatches, samples: float
 ) -> MicroBatches | None:
     """The streams between two traces; None if the traces do not have the same events."""
     has_later = low[1] is not None and high[1] is not None

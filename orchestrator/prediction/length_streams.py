@@ -102,11 +102,14 @@ class LengthStreams:
         self._events = next(iter(traces.values())).events
         self._steps = steps_of(self._events)
         self._is_polynomial = len({_kinds(own) for own in traces.values()}) == 1
-        if not self._is_polynomial:
-            return
+        if self._is_polynomial:
+            self._fit()
+
+    def _fit(self) -> None:
+        """Find the polynomials, and which of the events have sizes to compute."""
         # Each row has the integers of one allocation after the other.
-        known = np.array([_integers(own) for own in traces.values()], float)
-        powers = np.array([_powers(own, self._longest) for own in traces])
+        known = np.array([_integers(own) for own in self._traces.values()], float)
+        powers = np.array([_powers(own, self._longest) for own in self._traces])
         self._coefficients = np.linalg.lstsq(powers, known, rcond=None)[0]
         # The integers of each allocation; that of a tensor is its size.
         ends = itertools.accumulate(len(getattr(own, "integers", ())) for own in self._events)

@@ -196,7 +196,7 @@ class ModelGroup:
         """The kernels of a step; if its rows are of unequal length, of a usual one of an epoch."""
         key = (update_key(spec), spec.micro_batch, spec.accumulation, repeated_share(spec))
         if key not in self._steps:
-            first, later, tokens, new_shapes = self._parts(spec)
+            (first, later), tokens, new_shapes = self._parts(spec)
             if spec.world_size > 1:
                 first, later = parts_of_ranks(spec, first, later)
             step = step_of(spec, first, later, self._update_work(spec), tokens)
@@ -208,18 +208,22 @@ class ModelGroup:
             self._steps[key] = step if spec.world_size == 1 else shared_step(spec, step)
         return replace(self._steps[key], formats=formats(spec))
 
-    def _parts(self, spec: TrialSpec) -> tuple[PartWork, PartWork | None, float, float]:
-        """A step's first micro-batch, any later one, the positions of a row, and how many
-        shapes of a step are new."""
+    def _parts(self, spec: TrialSpec) -> tuple[tuple[PartWork, PartWork | None], float, float]:
+        """A step's first micro-batch and any later one, the positions of a row, and how many shapes
+        of a step are new."""
         batches = self.step.batches
-        if batches.ragged is not None:
-            from orchestrator.prediction.tracing.usual_step import usual_parts
+        if batches.ragged is None:
+            batch = batches.worst(spec.micro_batch)
+            first, later = self._micro_batches(batch, spec.micro_batch)
+            rows = spec.micro_batch if batches.joins_rows else 1
+            return (first.work, later.work if later else None), batch.tokens() / rows, 0.0
+        from orchestrator.prediction.tracing.usual_step import usual_micro_batches
 
-            return usual_parts(spec, batches, self.affine, self._traced)
-        batch = batches.worst(spec.micro_batch)
-        first, later = self._micro_batches(batch, spec.micro_batch)
-        rows = spec.micro_batch if batches.joins_rows else 1
-        return first.work, later.work if later else None, batch.tokens() / rows, 0.0
+        found, usual = usual_micro_batches(spec, batches, self.affine, self._traced)
+        first, later = found
+        later_work = later.work.seeing(usual.seen) if later else None
+        positions = batches.longest(1).tokens() * usual.rows / spec.micro_batch
+        return (first.work.seeing(usual.seen), later_work), positions, usual.new_shapes
 
     def _update_work(self, spec: TrialSpec) -> Work:
         if spec.settings.deepspeed is None:

@@ -98,16 +98,10 @@ class Work:
         """The same positions in rows of this share of the length: each has as many fewer scores of
         attention."""
         scale = np.array([share, 1, 1, share, share, 1, 1])
-        is_attention = {kind: "attention" in kind for kind in self.by_kind}
-        attention = [rows for kind, rows in self.by_kind.items() if is_attention[kind]]
-        away = (1 - share) * sum(float((rows[:, 0] * rows[:, 2]).sum()) for rows in attention)
-        return Work(
-            by_kind={
-                kind: rows * scale if is_attention[kind] else rows
-                for kind, rows in self.by_kind.items()
-            },
-            model_flop=self.model_flop - away,
-        )
+        attention = {kind: own for kind, own in self.by_kind.items() if "attention" in kind}
+        away = (1 - share) * sum(float(own[:, 0] @ own[:, 2]) for own in attention.values())
+        seeing = {kind: own * scale for kind, own in attention.items()}
+        return Work(by_kind={**self.by_kind, **seeing}, model_flop=self.model_flop - away)
 
     def towards(self, high: Work, position: float) -> Work:
         """The work at a micro-batch, all of whose sizes are affine in it; 1 is that of ``high``."""

@@ -10,7 +10,7 @@ import bisect
 import itertools
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -95,24 +95,11 @@ def forecast_space(
 ) -> SpaceForecast:
     """Trace the ways to run the model that most sets share, and those that train most differently.
     The user's own trial comes first."""
-    recipe = trials[0].training_recipe
     by_set: dict[str, list[TrialSpec]] = {}
     for spec in trials:
         by_set.setdefault(_techniques(spec), []).append(spec)
-    by_trace: dict[str, dict[str, list[TrialSpec]]] = {}
-    for specs in by_set.values():
-        specs.sort(key=lambda own: own.micro_batch)
-        simpler = traceable(specs[0])
-        # A compiler of a whole model may choose attention that keeps all scores: no trace shows it.
-        if simpler.only_compile and simpler.only_save:
-            distinct = by_trace.setdefault(model_key(simpler.spec), {})
-            # Sets of other recipes have answers of their own.
-            distinct.setdefault(forecast_key(specs[0]) + repr(specs[0].training_recipe), specs)
-    own, *others = by_trace.values()
-    by_sets = sorted(others, key=len, reverse=True)
-    by_recipe = sorted(by_sets, key=partial(_differences, recipe), reverse=True)
-    ordered = [own, *itertools.chain(*zip(by_sets, by_recipe, strict=True))]
-    chosen = [*{id(distinct): distinct for distinct in ordered}.values()][:MOST_TRACES]
+    recipe = trials[0].training_recipe
+    chosen = _worth_tracing(list(_by_trace(by_set.values()).values()), recipe)
     sets: list[SetForecast] = []
     shared = Shared()
     with quiet_libraries():
@@ -123,11 +110,35 @@ def forecast_space(
     return SpaceForecast(sets=sets, recipe=recipe, left_out=len(by_set) - len(sets))
 
 
-def _differences(recipe: TrainingRecipe, distinct: Mapping[str, Sequence[TrialSpec]]) -> int:
+Distinct = dict[tuple[str, TrainingRecipe], list[TrialSpec]]
+"""The sets of a trace: what its forecast depends on -> the first set, the smallest size first."""
+
+
+def _by_trace(sets: Iterable[list[TrialSpec]]) -> dict[str, Distinct]:
+    """The sets that can be forecast, by what their traces depend on."""
+    found: dict[str, Distinct] = {}
+    for specs in sets:
+        specs.sort(key=lambda own: own.micro_batch)
+        simpler = traceable(specs[0])
+        # A compiler of a whole model may choose attention that keeps all scores: no trace shows it.
+        if simpler.only_compile and simpler.only_save:
+            # Sets of other recipes have answers of their own.
+            key = forecast_key(specs[0]), specs[0].training_recipe
+            found.setdefault(model_key(simpler.spec), {}).setdefault(key, specs)
+    return found
+
+
+def _worth_tracing(traces: list[Distinct], recipe: TrainingRecipe) -> list[Distinct]:
+    """The first, and in turn the next that most sets share, and that trains most differently."""
+    by_sets = sorted(traces[1:], key=len, reverse=True)
+    by_recipe = sorted(by_sets, key=partial(_differences, recipe), reverse=True)
+    in_turn = itertools.chain(traces[:1], *zip(by_sets, by_recipe, strict=True))
+    return [*{id(distinct): distinct for distinct in in_turn}.values()][:MOST_TRACES]
+
+
+def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
     """How many choices the set that trains most differently changes."""
-    return max(
-        len(specs[0].training_recipe.choices ^ recipe.choices) for specs in distinct.values()
-    )
+    return max(len(own.choices ^ recipe.choices) for _, own in distinct)
 
 
 def _of_trace(sets: list[list[TrialSpec]], gpu: Gpu, shared: Shared) -> Iterator[SetForecast]:
