@@ -21,8 +21,6 @@ _ARGUMENTS = {
 }
 """Training argument -> why a trial that sets it is not predicted."""
 _HOOK_PLACES = {
-    "rows": "TRL computes the loss in chunks that are not traced",
-    "preferences": "the passes of the reference model, and TRL's loss in chunks, are not traced",
     "regions": "torch.compile plans its own buffers",
     "allocator": "only the allocator's default settings are modelled",
     "linears": "torchao's casts to FP8 are not traced",

@@ -23,14 +23,13 @@ def train(setup: Setup, *, trainer: str) -> Trained:
     # Else TRL would take the reference's log-probabilities from an earlier trial, even from one in
     # another precision, and would not compute them.
     datasets.disable_caching()
-    live: Any = _trainer(setup)
-    drop_copied_adapter(setup.model)
+    live: Any = dpo_trainer(setup)
     live.data_collator = counting(live.data_collator)
     trained = measured(live, setup, LossScale.as_declared(live))
     return replace(trained, columns=_columns(live), reference_model=live.ref_model)
 
 
-def _trainer(setup: Setup) -> Metered:
+def dpo_trainer(setup: Setup) -> Metered:
     from trl import DPOTrainer
 
     if setup.user is not None and setup.user.entry is not None:
@@ -51,7 +50,9 @@ def _trainer(setup: Setup) -> Metered:
     # TRL can switch an adapter off, and the rest of the model is then the reference.
     if not is_computed_before and not hasattr(setup.model, "peft_config"):
         reference = reference_copy(setup.model)
-    return trl_trainer(setup, DPOTrainer, {"ref_model": reference}, **attributes)
+    trainer = trl_trainer(setup, DPOTrainer, {"ref_model": reference}, **attributes)
+    drop_copied_adapter(setup.model)
+    return trainer
 
 
 def _columns(trainer: Any) -> dict[str, Any]:

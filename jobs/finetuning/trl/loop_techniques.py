@@ -141,7 +141,8 @@ services_of(
     "jobs.finetuning.trl.raw_rows", "pair_problem", "prompt_of_pair", "implicit_prompt_note"
 )
 services_of("jobs.finetuning.trl.raw_rows", "without_padding", "padding_tokenizer")
-services_of("jobs.finetuning.trl.dpo_loop", "reference_copy", "drop_copied_adapter")
+services_of("jobs.finetuning.trl.sft_loop", "sft_trainer")
+services_of("jobs.finetuning.trl.dpo_loop", "dpo_trainer", "reference_copy", "drop_copied_adapter")
 
 COLUMNS += (
     Column.text(

@@ -13,14 +13,18 @@ from jobs.loops.trainer import Metered, measured
 def train(setup: Setup) -> Trained:
     """Train with ``SFTTrainer`` until the meter stops it. Raises UnsupportedError with TRL's reason
     for a combination that TRL refuses."""
+    trainer = sft_trainer(setup)
+    if setup.collator.flattens_rows:  # type: ignore[union-attr]
+        trainer.data_collator = counting(trainer.data_collator)
+    return measured(trainer, setup, LossScale.as_declared(trainer))
+
+
+def sft_trainer(setup: Setup) -> Metered:
     from trl import SFTTrainer
 
     # TRL computes the plain loss with a patched model, and a reference model is not patched.
     is_plain = setup.arguments.loss_type == "nll" and not setup.arguments.label_smoothing_factor
-    trainer = trl_trainer(setup, SFTTrainer, **({"loss_of": _loss_of} if is_plain else {}))
-    if setup.collator.flattens_rows:  # type: ignore[union-attr]
-        trainer.data_collator = counting(trainer.data_collator)
-    return measured(trainer, setup, LossScale.as_declared(trainer))
+    return trl_trainer(setup, SFTTrainer, **({"loss_of": _loss_of} if is_plain else {}))
 
 
 def _loss_of(trainer: Metered, model: Any, inputs: Any) -> Any:

@@ -20,13 +20,17 @@ from orchestrator.prediction.affine_stream import (
 from orchestrator.prediction.tracing.batches import BatchShapes
 from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
 from orchestrator.prediction.tracing.known_results import KnownResults
+from orchestrator.prediction.tracing.known_values import follow, number_of, true_values
 from orchestrator.prediction.tracing.operators import operation
 from orchestrator.prediction.tracing.recording import Recording
+from orchestrator.prediction.time.operations import Operation
 from orchestrator.prediction.tracing.workspaces import workspaces
 
 _aten = torch.ops.aten
 _PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
+_PRODUCTS |= {_aten.mm.out, _aten.addmm_.default, _aten.addmm.dtype_out}
 _ALL = {_aten.all.default, _aten.all.dim, _aten.all.dims}
+_BY_MASK = {_aten.index.Tensor, _aten.masked_scatter_backward.default}
 _KERNELS = {
     _aten.convolution.default: "cudnn",
     _aten._scaled_dot_product_cudnn_attention.default: "cudnn",
@@ -155,7 +159,13 @@ class AllocationRecorder(TorchDispatchMode):
             return self._nonzero(args[0], self.real_tokens)
         if func is _aten.nonzero.default and self.experts:
             return self._routed_tokens(args[0])
-        return self._recorded(func, args, kwargs or {})
+        if func in _BY_MASK:
+            mask = args[1][0] if func is _aten.index.Tensor else args[1]
+            if (rows := true_values(mask)) is not None:
+                return self._selected(func, args, mask, rows)
+        output = self._recorded(func, args, kwargs or {})
+        follow(func, args, kwargs or {}, output)
+        return output
 
     def _recorded(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if func in _PRODUCTS:
@@ -186,11 +196,22 @@ class AllocationRecorder(TorchDispatchMode):
         """Whether it is a whole batch's mask, of which attention without padding asks."""
         return bool(self.real_tokens) and mask.dim() == 1 and mask.numel() != self.experts
 
+    def _selected(self, func: Any, args: tuple[Any, ...], mask: torch.Tensor, rows: int) -> Any:
+        """What a condition of known values selects, by the positions of its true values."""
+        positions = self._nonzero(mask, rows)
+        shape = (rows, *args[0].shape[mask.dim() :]) if func is _aten.index.Tensor else args[2]
+        output = self._recorded(_aten.new_empty.default, (args[0], shape), {})
+        self._record_operation(func, args, output)
+        del positions
+        return output
+
     def _nonzero(self, mask: torch.Tensor, rows: int) -> Any:
         arguments = (mask, (rows, mask.dim()))
         return self._recorded(_aten.new_empty.default, arguments, {"dtype": torch.int64})
 
-    def _value_of(self, tensor: torch.Tensor) -> bool:
+    def _value_of(self, tensor: torch.Tensor) -> Any:
+        if (number := number_of(tensor)) is not None:
+            return number
         if tensor.dtype is not torch.bool:
             return True
         is_about_all = tensor.untyped_storage()._cdata in self._results_of_all
@@ -223,6 +244,15 @@ class AllocationRecorder(TorchDispatchMode):
         recording = self._recording
         taken = [recording.take(*own, "kernel workspaces") for own in workspaces(func, args)]
         recording.events += [Free(number=number) for number in taken]
+
+    def launch(
+        self, kind: str, reads: tuple[torch.Tensor, ...], writes: tuple[torch.Tensor, ...]
+    ) -> None:
+        """Record a kernel that no operator runs, and that takes no memory."""
+        accesses = (
+            tuple((self._number(own), own.nbytes) for own in tensors) for tensors in (reads, writes)
+        )
+        self._recording.operations.append(Operation(kind, self._phase, 0, *accesses))
 
     def _record_operation(self, func: Any, args: tuple[Any, ...], output: Any) -> None:
         own = operation(func, args, output, self._phase, self._number)

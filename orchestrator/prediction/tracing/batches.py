@@ -66,6 +66,10 @@ def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
     config = models.architecture_config(spec.model)
     if obstacle := wrong_task(spec.model, config):
         raise ValueError(obstacle)
+    if "rows" in spec.settings.hooks or "preferences" in spec.settings.hooks:
+        from orchestrator.prediction.tracing.trl_batches import TrlBatches
+
+        return TrlBatches(spec), spec.model
     synthetic = spec.data.synthetic
     if synthetic is None or synthetic.lengths is not None or bound(spec, "batching"):
         return _batches_of_rows(spec, config)
@@ -81,7 +85,7 @@ def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
     return _EqualBatches(sample, is_padded=is_padded), spec.model
 
 
-def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[_FileBatches, ModelSpec]:
+def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[FileBatches, ModelSpec]:
     rows, collate = data.load(
         spec.data, spec.model.task, config, samples=None, seed=spec.measure.seed
     )
@@ -95,18 +99,7 @@ def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[_FileBatches, ModelS
             samples = len(rows)
     if wrap := bound(spec, "collator"):
         collate = wrap(collate)
-    return _FileBatches(rows, collate, samples_per_row=samples / max(1, len(rows))), model
-
-
-def of_longest_rows(batches: Batches) -> Batches:
-    """Batches in which the longest of rows of unequal length stands for all."""
-    if batches.lengths is None:
-        return batches
-    sample = {name: own[0] for name, own in batches.longest(1).tensors.items()}
-    equal = _EqualBatches(sample, is_padded=batches.longest(2).is_padded)
-    equal.ragged = batches.ragged
-    equal.samples_per_row = batches.samples_per_row
-    return equal
+    return FileBatches(rows, collate, samples_per_row=samples / max(1, len(rows))), model
 
 
 class _EqualBatches:
@@ -114,7 +107,7 @@ class _EqualBatches:
     """Those of the rows; None if all are equally long."""
     joins_rows = False
     """Whether the rows of a batch are one sequence."""
-    ragged: _FileBatches | None = None
+    ragged: FileBatches | None = None
     """Those whose longest rows stand for all here."""
     samples_per_row = 1.0
     """More than one in blocks of packed rows."""
@@ -136,8 +129,11 @@ class _EqualBatches:
         """Any batch of as many rows."""
         return self.worst(shape.rows)
 
+    def of_longest_rows(self) -> _EqualBatches:
+        return self
 
-class _FileBatches:
+
+class FileBatches:
     """Batches of a data file's rows, as the trial's own collator pads them."""
 
     def __init__(self, rows: Any, collate: data.Collator, *, samples_per_row: float = 1.0) -> None:
@@ -173,6 +169,16 @@ class _FileBatches:
         """A batch of this shape, of rows whose tokens are cut or repeated."""
         return self._collated([self._resized(own, shape) for own in range(shape.rows)])
 
+    def of_longest_rows(self) -> Batches:
+        """Batches in which the longest of rows of unequal length stands for all."""
+        if self.lengths is None:
+            return self
+        sample = {name: own[0] for name, own in self.longest(1).tensors.items()}
+        equal = _EqualBatches(sample, is_padded=self.longest(2).is_padded)
+        equal.ragged = self.ragged
+        equal.samples_per_row = self.samples_per_row
+        return equal
+
     def _resized(self, position: int, shape: Shape) -> dict[str, Any]:
         """A row of the batch: the first one is as long as the batch, others may be shorter."""
         assert self.lengths is not None
@@ -183,14 +189,19 @@ class _FileBatches:
             # Every other sequence, such as a mask, is as long as the first column's.
             if name not in numbers and (not np.ndim(value) or len(value) != old):
                 continue
-            length = shape.lengths[numbers.get(name, 0)]
-            if self.joins_rows:
-                length = (length + position) // shape.rows
-            elif shape.is_padded and position > 0:
-                length -= 1
-            tokens = np.resize(np.asarray(value), max(1, length))
+            length = self._length(shape, position, numbers.get(name, 0))
+            tokens = np.resize(np.asarray(value), length)
             row[name] = tokens.tolist() if isinstance(value, list) else torch.as_tensor(tokens)
         return row
+
+    def _length(self, shape: Shape, position: int, column: int = 0) -> int:
+        """Of a row of the batch."""
+        length = shape.lengths[column]
+        if self.joins_rows:
+            length = (length + position) // shape.rows
+        elif shape.is_padded and position > 0:
+            length -= 1
+        return max(1, length)
 
     def _batch(self, indices: Sequence[int]) -> BatchShapes:
         return self._collated([self._rows[index] for index in indices])
@@ -203,4 +214,4 @@ class _FileBatches:
         return BatchShapes(tensors=tensors, is_padded=is_padded or is_packed)
 
 
-Batches = _EqualBatches | _FileBatches
+Batches = _EqualBatches | FileBatches

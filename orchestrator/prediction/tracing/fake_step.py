@@ -39,6 +39,9 @@ from orchestrator.prediction.tracing.fake_libraries import (
 from orchestrator.prediction.tracing.fake_liger import LigerModules
 from orchestrator.prediction.tracing.fake_quantized import packed_weights
 from orchestrator.prediction.tracing.fake_ranks import shared, unreduced
+from orchestrator.prediction.tracing.known_values import know
+from orchestrator.prediction.tracing.fake_trl import TrlTrainer, runs_trl, trl_on_cuda
+from orchestrator.prediction.tracing.trl_batches import TrlBatches
 from orchestrator.prediction.unsupported import has_packed_base, is_fsdp, runs_liger
 
 
@@ -75,6 +78,11 @@ class FakeStep:
         with self.traced(), self._recorder.phase("build"):
             self.model = self._built_model()
             self._forward = shared(self.model, spec, self._pass, self._recorder)
+            self._trl = None
+            if isinstance(self.batches, TrlBatches):
+                parts = self.model, self._arguments, self.batches, self._recorder
+                self._trl = TrlTrainer(spec, *parts)
+                self._trl.prepare(autocast_dtype(spec))
         self.weights = self._recorder.stream()
         self._recorder.register_model(self.model)
         enable_checkpointing(self.model, self._arguments)
@@ -106,7 +114,8 @@ class FakeStep:
             packing = packed_weights() if has_packed_base(self.spec) else nullcontext()
             resizing = recorded_resizes(self._recorder)
             recorder = self._recorder if is_recorded else nullcontext()
-            with liger, packing, on_cuda, resizing, self._fake_mode, recorder:
+            trl = trl_on_cuda(self._recorder) if runs_trl(self.spec) else nullcontext()
+            with liger, trl, packing, on_cuda, resizing, self._fake_mode, recorder:
                 yield
 
     def _built_model(self) -> Any:
@@ -163,7 +172,7 @@ class FakeStep:
                 kept = self._kept_logits(batch)
                 inputs = self._inputs(batch)
                 with self._recorder.phase("forward"):
-                    outputs = self._outputs({**inputs, **self._loss_arguments()})
+                    outputs = self._evaluated({**inputs, **self._loss_arguments()})
                     if kept is not None:
                         # The Trainer joins what it keeps after every batch.
                         kept = torch.cat((kept, outputs.logits))
@@ -180,19 +189,29 @@ class FakeStep:
         size = int(self._arguments.eval_batch_size)
         together = min(-(-rows // size), self._arguments.eval_accumulation_steps or rows)
         with self._recorder.phase("forward"):
-            logits: torch.Tensor = self._outputs(self._inputs(batch)).logits
+            logits: torch.Tensor = self._evaluated(self._inputs(batch)).logits
             return logits.new_empty(((together - 1) * size, *logits.shape[1:]))
+
+    def _evaluated(self, inputs: dict[str, Any]) -> Any:
+        return self._outputs(inputs) if self._trl is None else self._trl.evaluate(inputs)
 
     def _inputs(self, batch: BatchShapes) -> dict[str, torch.Tensor]:
         with self._recorder.phase("inputs"):
-            return {
+            inputs = {
                 name: torch.empty(own.shape, dtype=own.dtype) if torch.is_tensor(own) else own
                 for name, own in batch.tensors.items()
             }
+        if runs_trl(self.spec):
+            for name, own in inputs.items():
+                if torch.is_tensor(own): know(own, batch.tensors[name])
+        return inputs
 
     def _micro_batch(self, batch: BatchShapes) -> dict[str, torch.Tensor]:
         """Run forward and backward as the loop does; returns the inputs."""
         inputs = self._inputs(batch)
+        if self._trl is not None:
+            self._trl.train(inputs)
+            return inputs
         # The loss and its arguments are gone before the next micro-batch.
         loss_arguments = self._loss_arguments()
         with self._recorder.phase("forward"):
@@ -204,7 +223,8 @@ class FakeStep:
 
     def _loss_arguments(self) -> dict[str, Any]:
         """The count of labels, which the Trainer gives to models that take it."""
-        if _runs_trainer(self.spec) and _accepts_loss_arguments(self.model):
+        trains_plainly = _runs_trainer(self.spec) and self._trl is None
+        if trains_plainly and _accepts_loss_arguments(self.model):
             return {"num_items_in_batch": torch.empty((), dtype=torch.int64)}
         return {}
 
@@ -278,7 +298,7 @@ def _from_architecture(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[
 
 
 def _runs_trainer(spec: TrialSpec) -> bool:
-    return spec.settings.hooks["loop"].name == "trainer_loop"
+    return spec.settings.hooks["loop"].name != "accelerate_loop"
 
 
 def autocast_dtype(spec: TrialSpec) -> torch.dtype | None:

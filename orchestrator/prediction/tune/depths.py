@@ -111,12 +111,11 @@ class ByDepth:
 
 
 def _group(trials: Sequence[TrialSpec], layers: int, gpu: Gpu, shared: Shared) -> ModelGroup:
-    from orchestrator.prediction.tracing.batches import of_longest_rows
     from orchestrator.prediction.tracing.fake_step import FakeStep
 
     model = trials[0].model
     config = {**model.config, "num_hidden_layers": layers} if layers else model.config
     spec = replace(trials[0], model=replace(model, config=config))
     step = FakeStep(spec, gpu)
-    step.batches = of_longest_rows(step.batches)
+    step.batches = step.batches.of_longest_rows()
     return ModelGroup(trials, step, gpu, shared)

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 
-from orchestrator.prediction.tracing.batches import Shape, _FileBatches
+from orchestrator.prediction.tracing.batches import FileBatches, Shape
 
 
 def _padded(rows: list[Any]) -> dict[str, torch.Tensor]:
@@ -18,8 +18,8 @@ def _padded(rows: list[Any]) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
-def _batches(*lengths: int) -> _FileBatches:
-    return _FileBatches(Dataset.from_dict({"input_ids": [[5] * n for n in lengths]}), _padded)
+def _batches(*lengths: int) -> FileBatches:
+    return FileBatches(Dataset.from_dict({"input_ids": [[5] * n for n in lengths]}), _padded)
 
 
 def test_worst_batch_is_of_the_longest_rows_together():
@@ -55,7 +55,7 @@ def test_worst_batch_has_the_longest_input_and_the_longest_target():
             for name in ("input_ids", "labels")
         }
 
-    batches = _FileBatches(Dataset.from_dict(rows), shapes)
+    batches = FileBatches(Dataset.from_dict(rows), shapes)
     assert batches.worst(2).tokens() == 100
     assert batches.worst(2).tokens(of_decoder=True) == 80
     shorter = batches.of_shape(Shape(rows=2, is_padded=True, lengths=(20, 40)))

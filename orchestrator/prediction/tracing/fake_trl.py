@@ -1,0 +1,145 @@
+"""TRL's own Trainers on tensors without data: their loss, and the pass of their reference.
+
+TRL computes the loss in tiles of some thousand positions. Its kernels of triton work in place, so
+with kernels that do nothing a trace sees the memory that a GPU would.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import torch
+from accelerate.utils import convert_to_fp32
+
+from jobs.loops.accumulated_loss import LossScale
+from jobs.loops.meter import Listener
+from jobs.spec import TrialSpec
+from jobs.trackers.tracker import Phase
+from jobs.techniques.hooks import hook_name, service
+from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
+from orchestrator.prediction.tracing.trl_batches import TrlBatches
+
+_TRAINERS = {"trl_sft_loop": "sft_trainer", "trl_preference_loop": "dpo_trainer"}
+"""Hook of a loop -> the service that makes its Trainer."""
+_aten = torch.ops.aten
+
+
+def runs_trl(spec: TrialSpec) -> bool:
+    return hook_name(spec, "loop") in _TRAINERS
+
+
+class TrlTrainer:
+    """TRL's Trainer of a model without data."""
+
+    def __init__(
+        self,
+        spec: TrialSpec,
+        model: Any,
+        arguments: Any,
+        batches: TrlBatches,
+        recorder: AllocationRecorder,
+    ) -> None:
+        make = service(_TRAINERS[hook_name(spec, "loop")])
+        trainer = self._trainer = batches.follow(make, model, arguments)
+        trainer.meter, trainer.loss_scale = _Phases(recorder), LossScale.as_declared(trainer)
+        trainer.current_gradient_accumulation_steps = spec.accumulation
+        self._rows_of_metrics = spec.measure.upkeep.compute_metrics_rows
+
+    def prepare(self, dtype: torch.dtype | None) -> None:
+        """As ``Accelerator.prepare_model`` has it."""
+        for model in (self._trainer.model, getattr(self._trainer, "ref_model", None)):
+            if model is not None and dtype is not None:
+                model.forward = _in_16_bits(model.forward, dtype)
+
+    def train(self, inputs: dict[str, Any]) -> None:
+        """Run forward and backward."""
+        trainer = self._trainer
+        count = None
+        if "labels" in inputs and trainer.model_accepts_loss_kwargs:
+            count = torch.empty(())
+        trainer.training_step(trainer.model, dict(inputs), count)
+
+    def evaluate(self, inputs: dict[str, Any]) -> Any:
+        """Run forward alone; the result has ``logits``, None if no metrics are computed of them."""
+        trainer = self._trainer
+        only_loss = self._rows_of_metrics is None or trainer.args.prediction_loss_only
+        _, logits, _ = trainer.prediction_step(trainer.model, dict(inputs), only_loss)
+        trainer.meter.phase("upkeep")
+        return SimpleNamespace(logits=logits)
+
+
+class _Phases(Listener):
+    """Tells a recorder which pass a Trainer is in."""
+
+    def __init__(self, recorder: AllocationRecorder) -> None:
+        self._recorder = recorder
+        self._entered = ExitStack()
+
+    def phase(self, name: Phase) -> None:
+        self._entered.close()
+        if name in ("forward", "backward"):
+            self._entered.enter_context(self._recorder.phase(name))
+
+
+def _in_16_bits(forward: Callable[..., Any], dtype: torch.dtype) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with torch.autocast("cpu", dtype=dtype):
+            outputs = forward(*args, **kwargs)
+        return convert_to_fp32(outputs)
+
+    return run
+
+
+class _Kernel:
+    """One of TRL's kernels of triton: launched on a grid, it reads a tile of logits."""
+
+    def __init__(self, recorder: AllocationRecorder, *, writes: bool) -> None:
+        self._recorder = recorder
+        self._writes = writes
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        return self._launch
+
+    def _launch(self, tile: torch.Tensor, *_: Any, **__: Any) -> None:
+        self._recorder.launch("loss", (tile,), (tile,) if self._writes else ())
+
+
+@contextmanager
+def trl_on_cuda(recorder: AllocationRecorder) -> Iterator[None]:
+    """A context in which TRL computes as with triton on CUDA."""
+    from trl.kernels import chunked_logprob
+    from trl.trainer import dpo_trainer, utils
+
+    with (
+        patch.multiple(
+            chunked_logprob,
+            _use_triton=lambda _: True,
+            _forward_kernel=_Kernel(recorder, writes=False),
+            _backward_kernel=_Kernel(recorder, writes=True),
+            _addmm_fp32=_accumulate,
+        ),
+        patch.object(
+            chunked_logprob, "triton", SimpleNamespace(cdiv=lambda *_: 1), create=True
+        ),
+        patch.object(utils, "_use_triton", lambda _: True),
+        patch.object(dpo_trainer, "hash_module", lambda _: ""),
+        patch.object(dpo_trainer.DPOTrainer, "_precompute_ref_logps", _without_data),
+    ):
+        yield
+
+
+def _accumulate(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:
+    """On CUDA a product of 16 bits is added to a sum of 32 bits at once."""
+    if left.dtype is total.dtype:
+        total.addmm_(left, right)
+    else:
+        _aten.addmm.dtype_out(total, left, right, total.dtype, out=total)
+
+
+def _without_data(_: Any, rows: Any, *__: Any) -> Any:
+    """The rows with log-probabilities of the reference, as if they were computed."""
+    for name in ("ref_chosen_logps", "ref_rejected_logps"):
+        rows = rows.add_column(name, [0.0] * len(rows))
+    return rows

@@ -1,0 +1,99 @@
+"""The batches of rows and of pairs that TRL prepares, as its own collators pad or join them."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import numpy as np
+
+from jobs.loops.contract import Setup
+from jobs.loops.meter import Listener
+from jobs.spec import TrialSpec
+from jobs.techniques.hooks import bound, hook_name
+from jobs.trial import models
+from jobs.trial.data.collators import IGNORED
+from jobs.trial.data.row_lengths import RowLengths, arrow_lists
+from orchestrator.prediction.tracing.batches import BatchShapes, FileBatches, Shape
+
+
+class TrlBatches(FileBatches):
+    """TRL computes its loss from the positions with a label alone. So rows that are made to a shape
+    have the usual share of them."""
+
+    def __init__(self, spec: TrialSpec) -> None:
+        prepare: Any = bound(spec, "rows") or bound(spec, "preferences")
+        rows, self._prepared = prepare(
+            spec.data,
+            models.architecture_config(spec.model),
+            samples=None,
+            seed=spec.measure.seed,
+            batching=hook_name(spec, "batching"),
+        )
+        super().__init__(rows, self._prepared)
+        synthetic = spec.data.synthetic
+        self._repeats = synthetic is not None
+        if synthetic is not None and synthetic.lengths is None:
+            # They are padded to one length.
+            self.lengths = self.ragged = None
+        if self.lengths is not None:
+            # Both answers of a pair are padded to the longest of the batch.
+            self.lengths = RowLengths(by_column={"tokens": self.lengths.tokens})
+        self._learned = _learned_share(rows)
+
+    def follow(self, make: Any, model: Any, arguments: Any) -> Any:
+        """TRL's Trainer, as ``make`` makes it of these rows, which are then batched as it does."""
+        trainer = make(
+            Setup(
+                model=model,
+                dataset=self._rows,
+                collator=self._prepared,
+                arguments=arguments,
+                optimizer=None,
+                meter=Listener(),
+            )
+        )
+        self._rows, self.collate = trainer.train_dataset, trainer.data_collator
+        self.collate.flattens_rows = self.joins_rows  # type: ignore[attr-defined]
+        return trainer
+
+    def worst(self, samples: int) -> BatchShapes:
+        if self.lengths is None and self.ragged is not None:
+            return self.ragged.longest(samples)
+        if self.lengths is None and self._repeats:
+            return self._batch([own % len(self._rows) for own in range(samples)])
+        return super().worst(samples)
+
+    def of_longest_rows(self) -> TrlBatches:
+        longest = copy.copy(self)
+        longest.lengths = None
+        return longest
+
+    def _resized(self, position: int, shape: Shape) -> dict[str, Any]:
+        length = self._length(shape, position)
+        labels = max(1, round(self._learned * length))
+        token = [1]
+        row = dict(self._rows[0])
+        if "prompt_ids" in row:
+            row["prompt_ids"] = token * (length - labels)
+            # Seldom are both answers equally long, and a batch without padding has no mask.
+            row["chosen_ids"], row["rejected_ids"] = token * labels, token * max(1, labels - 1)
+            return row
+        row["input_ids"] = token * length
+        row["labels"] = [IGNORED] * (length - labels) + token * labels
+        if "seq_lengths" in row:
+            parts = len(row["seq_lengths"])
+            row["seq_lengths"] = [(length + own) // parts for own in range(parts)]
+        return row
+
+
+def _learned_share(rows: Any) -> float:
+    """The share of all positions that have a label."""
+    if "labels" in rows.column_names:
+        labels = [values for _, values in arrow_lists(rows, "labels")]
+        return float(np.mean(np.concatenate(labels) != IGNORED))
+    prompt, *answers = (
+        sum(int(lengths.sum()) for lengths, _ in arrow_lists(rows, f"{name}_ids"))
+        for name in ("prompt", "chosen", "rejected")
+    )
+    return sum(answers) / (2 * prompt + sum(answers))
