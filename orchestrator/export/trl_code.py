@@ -27,7 +27,7 @@ def trl_arguments(spec: TrialSpec) -> dict[str, Any]:
     }
     if loop == SFT:
         batching = hook_name(spec, "batching")
-        settings["packing"] = batching == "packed_rows"
+        settings["packing"] = batching in ("packed_rows", "packed_whole_rows")
         settings["padding_free"] = batching == "flattened_rows"
     settings["max_length"] = _limit_of_trl(spec)
     if spec.data.synthetic is not None and spec.data.synthetic.padding:
@@ -38,7 +38,7 @@ def trl_arguments(spec: TrialSpec) -> dict[str, Any]:
 def _limit_of_trl(spec: TrialSpec) -> int | None:
     """Number of tokens to which TRL itself is to cut; None: it is not to cut."""
     match hook_name(spec, "batching"):
-        case "packed_rows":
+        case "packed_rows" | "packed_whole_rows":
             return spec.data.tokens
         case "flattened_rows":  # TRL refuses a limit; ``CuttingTrainer`` of train.py cuts the rows
             return None

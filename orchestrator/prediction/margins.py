@@ -7,11 +7,7 @@ from jobs.spec import TrialSpec
 from jobs.techniques.hooks import hook_name
 from orchestrator.prediction.affine_stream import EVEN_ROUTING, FLASH
 from orchestrator.prediction.prediction import Figure, Prediction
-
-PLAIN_LORA = frozenset(
-    ("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", "layers_pattern")
-).union(("target_modules", "exclude_modules", "layers_to_transform"))
-"""Parameters of LoRA with which it still computes two products beside each layer, and no more."""
+from orchestrator.prediction.unsupported import PLAIN_LORA, runs_trl
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,6 +51,12 @@ _MARGINS = (
         applies=_multiplies_experts_in_a_batch,
         share=_UNCOMPARED,
         note="experts: batched_mm was never compared with a GPU, so the interval is wider",
+    ),
+    Margin(
+        applies=lambda spec, _: runs_trl(spec),
+        share=_UNCOMPARED,
+        note="loop: TRL's own code was traced, and never compared with a GPU, so the interval is "
+        "wider",
     ),
     Margin(
         applies=_is_other_adapter,

@@ -7,8 +7,11 @@ from typing import Any
 
 from jobs.spec import HookPlace, TrialSpec
 from jobs.techniques.hooks import hook_name
-from orchestrator.prediction.margins import PLAIN_LORA
 
+PLAIN_LORA = frozenset(
+    ("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern", "layers_pattern")
+).union(("target_modules", "exclude_modules", "layers_to_transform"))
+"""Parameters of LoRA with which it still computes two products beside each layer, and no more."""
 _ARGUMENTS = {
     "label_smoothing_factor": "label smoothing computes its loss outside the model",
     "neftune_noise_alpha": "NEFTune adds noise to the embeddings through a hook",
@@ -48,6 +51,10 @@ def runs_liger(spec: TrialSpec) -> bool:
     return any("liger" in hook_name(spec, place) for place in _LIGER_PLACES)
 
 
+def runs_trl(spec: TrialSpec) -> bool:
+    return hook_name(spec, "loop").startswith("trl_")
+
+
 def is_fsdp(spec: TrialSpec) -> bool:
     return bool(spec.settings.training_arguments.get("fsdp"))
 
@@ -74,6 +81,14 @@ def unpredictable(spec: TrialSpec, *, held_only: bool = False) -> str:
 def _untraced_code(spec: TrialSpec) -> Iterator[str]:
     if spec.own_code is not None:
         yield "what your own code computes is not traced"
+    if not runs_trl(spec):
+        return
+    if importlib.util.find_spec("trl") is None:
+        yield "TRL's own code is traced, and not installed: pip install trl"
+    if spec.world_size > 1 or spec.settings.deepspeed is not None:
+        yield "TRL's Trainers are traced on one GPU, without DeepSpeed"
+    if spec.settings.hooks["arguments"].arguments["parameters"].get("activation_offloading"):
+        yield "activations offloaded to the host overlap with the computation"
 
 
 def _untraced_inputs(spec: TrialSpec) -> Iterator[str]:

@@ -23,6 +23,9 @@ _SFT = ROW_PARAMETERS | _words(
 )
 """The parameters of ``SFTConfig`` that a trial may set. Another user's record cannot set others."""
 _STRATEGIES = ("bfd", "bfd_split")
+PACKED = ("packed_rows", "packed_whole_rows")
+"""The hooks of batching with which TRL packs rows, always whole ones. With the second, a sample is
+a row, and not a block."""
 SAME_DPO = _words(
     "activation_offloading dataset_num_proc pad_to_multiple_of precompute_ref_log_probs"
 )
@@ -144,7 +147,7 @@ def sft_config(fields: Mapping[str, Any], *, batching: str, parameters: Mapping[
     of_trainer = {name: value for name, value in given.items() if name not in ROW_PARAMETERS}
     return SFTConfig(
         **{**plain_defaults(SFTConfig), **fields, **of_trainer},
-        packing=batching == "packed_rows",
+        packing=batching in PACKED,
         padding_free=batching == "flattened_rows",
         # The rows have already been cut, and TRL refuses a limit that it would not enforce.
         max_length=None,

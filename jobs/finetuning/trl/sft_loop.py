@@ -14,8 +14,10 @@ def train(setup: Setup) -> Trained:
     """Train with ``SFTTrainer`` until the meter stops it. Raises UnsupportedError with TRL's reason
     for a combination that TRL refuses."""
     trainer = sft_trainer(setup)
-    if setup.collator.flattens_rows:  # type: ignore[union-attr]
-        trainer.data_collator = counting(trainer.data_collator)
+    rows: Any = setup.collator
+    if rows.flattens_rows:
+        collate = trainer.data_collator
+        trainer.data_collator = counting(collate, in_blocks=rows.counts_whole_rows)
     return measured(trainer, setup, LossScale.as_declared(trainer))
 
 

@@ -1,11 +1,11 @@
 """Prepares rows with TRL's code: chat templates, masks of prompts, packing."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
-from jobs.finetuning.trl.parameters import checked_sft, refusal
+from jobs.finetuning.trl.parameters import PACKED, checked_sft, refusal
 from jobs.finetuning.trl.raw_rows import RawRows, raw_rows_of_file, raw_rows_of_tokens
 from jobs.loops.trainer import COUNT
 from jobs.spec import DataSpec
@@ -21,6 +21,7 @@ class PreparedRows:
     """Number of tokens to which every batch is padded; None: the length of its longest row."""
     flattens_rows: bool = False  # whether a batch is one sequence without padding
     counts_rows: bool = False  # whether the shape of a batch does not say how many rows it holds
+    counts_whole_rows: bool = False  # whether a sample is one of the rows of a block
 
     @property
     def count_samples(self) -> Callable[[Mapping[str, Any]], int] | None:
@@ -28,9 +29,16 @@ class PreparedRows:
         return (lambda inputs: int(inputs[COUNT])) if self.counts_rows else None
 
 
-def counting(collate: Callable[[list[Any]], dict[str, Any]]) -> Callable[..., dict[str, Any]]:
-    """A collator whose batches also have the number of their rows."""
-    return lambda rows: {**collate(rows), COUNT: len(rows)}
+def counting(
+    collate: Callable[[list[Any]], dict[str, Any]], *, in_blocks: bool = False
+) -> Callable[..., dict[str, Any]]:
+    """A collator whose batches also have the number of their rows, or of the rows in its blocks."""
+
+    def counted(rows: list[Any]) -> dict[str, Any]:
+        samples = sum(len(row["seq_lengths"]) for row in rows) if in_blocks else len(rows)
+        return {**collate(rows), COUNT: samples}
+
+    return counted
 
 
 def sft_rows(
@@ -62,7 +70,7 @@ def prepared(
     ``batching`` names the trial's batching hook. Raises UnsupportedError with TRL's reason for rows
     or settings that TRL refuses."""
     given = checked_sft(parameters)
-    is_packed = batching == "packed_rows"
+    is_packed = batching in PACKED
     limit = rows.block_tokens if is_packed else rows.tokens
     try:
         dataset = _prepared_by_trl(rows, given, limit=limit, is_packed=is_packed)
@@ -71,7 +79,8 @@ def prepared(
     if len(dataset) == 0:
         raise ValueError("TRL leaves no row: each is longer than the limit before its answer")
     flattens = is_packed or batching == "flattened_rows"
-    return dataset, PreparedRows(rows.tokenizer, rows.width, flattens, counts_rows=flattens)
+    settings = PreparedRows(rows.tokenizer, rows.width, flattens, counts_rows=flattens)
+    return dataset, replace(settings, counts_whole_rows=batching == "packed_whole_rows")
 
 
 def _prepared_by_trl(

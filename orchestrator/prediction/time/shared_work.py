@@ -39,7 +39,7 @@ def parts_of_ranks(
     if later is None or spec.settings.deepspeed is not None:
         return first, later
     if spec.settings.training_arguments.get("fsdp"):
-        return first, later.without(first)
+        return first, later + first * -1
     return first, replace(later, eager=_split(later.eager)[0], compiled=_split(later.compiled)[0])
 
 

@@ -37,12 +37,17 @@ class PartWork:
             unwritten={number: tuple(own) for number, own in unwritten.items()},
         )
 
-    def without(self, other: PartWork) -> PartWork:
-        """What is left of a part that holds ``other``."""
+    def __mul__(self, times: float) -> PartWork:
+        """The same, run so many times."""
         return PartWork(
-            eager=self.eager + other.eager * -1,
-            compiled=self.compiled + other.compiled * -1,
-            forward=self.forward + other.forward * -1,
+            eager=self.eager * times, compiled=self.compiled * times, forward=self.forward * times
+        )
+
+    def __add__(self, other: PartWork) -> PartWork:
+        return PartWork(
+            eager=self.eager + other.eager,
+            compiled=self.compiled + other.compiled,
+            forward=self.forward + other.forward,
         )
 
     def seeing(self, share: float) -> PartWork:

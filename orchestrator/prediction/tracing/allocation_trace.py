@@ -17,13 +17,13 @@ from orchestrator.prediction.affine_stream import (
     Free,
     Stream,
 )
+from orchestrator.prediction.time.operations import Operation
 from orchestrator.prediction.tracing.batches import BatchShapes
 from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
 from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.known_values import follow, number_of, true_values
 from orchestrator.prediction.tracing.operators import operation
 from orchestrator.prediction.tracing.recording import Recording
-from orchestrator.prediction.time.operations import Operation
 from orchestrator.prediction.tracing.workspaces import workspaces
 
 _aten = torch.ops.aten
@@ -245,14 +245,11 @@ class AllocationRecorder(TorchDispatchMode):
         taken = [recording.take(*own, "kernel workspaces") for own in workspaces(func, args)]
         recording.events += [Free(number=number) for number in taken]
 
-    def launch(
-        self, kind: str, reads: tuple[torch.Tensor, ...], writes: tuple[torch.Tensor, ...]
-    ) -> None:
-        """Record a kernel that no operator runs, and that takes no memory."""
-        accesses = (
-            tuple((self._number(own), own.nbytes) for own in tensors) for tensors in (reads, writes)
-        )
-        self._recording.operations.append(Operation(kind, self._phase, 0, *accesses))
+    def launch(self, kind: str, tile: torch.Tensor, *, writes: bool) -> None:
+        """Record a kernel that no operator runs. It works in place, and takes no memory."""
+        access = ((self._number(tile), tile.nbytes),)
+        own = Operation(kind, self._phase, reads=access, writes=access if writes else ())
+        self._recording.operations.append(own)
 
     def _record_operation(self, func: Any, args: tuple[Any, ...], output: Any) -> None:
         own = operation(func, args, output, self._phase, self._number)

@@ -66,10 +66,6 @@ def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
     config = models.architecture_config(spec.model)
     if obstacle := wrong_task(spec.model, config):
         raise ValueError(obstacle)
-    if "rows" in spec.settings.hooks or "preferences" in spec.settings.hooks:
-        from orchestrator.prediction.tracing.trl_batches import TrlBatches
-
-        return TrlBatches(spec), spec.model
     synthetic = spec.data.synthetic
     if synthetic is None or synthetic.lengths is not None or bound(spec, "batching"):
         return _batches_of_rows(spec, config)

@@ -23,7 +23,7 @@ from jobs.trial import models
 from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
-from orchestrator.prediction.tracing.batches import BatchShapes, batches_of
+from orchestrator.prediction.tracing.batches import Batches, BatchShapes, batches_of
 from orchestrator.prediction.tracing.cpu_arguments import cpu_arguments
 from orchestrator.prediction.tracing.cuda_attention import Picks, allowed_kernels
 from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
@@ -39,10 +39,10 @@ from orchestrator.prediction.tracing.fake_libraries import (
 from orchestrator.prediction.tracing.fake_liger import LigerModules
 from orchestrator.prediction.tracing.fake_quantized import packed_weights
 from orchestrator.prediction.tracing.fake_ranks import shared, unreduced
+from orchestrator.prediction.tracing.fake_trl import TrlTrainer, trl_on_cuda
 from orchestrator.prediction.tracing.known_values import know
-from orchestrator.prediction.tracing.fake_trl import TrlTrainer, runs_trl, trl_on_cuda
 from orchestrator.prediction.tracing.trl_batches import TrlBatches
-from orchestrator.prediction.unsupported import has_packed_base, is_fsdp, runs_liger
+from orchestrator.prediction.unsupported import has_packed_base, is_fsdp, runs_liger, runs_trl
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,7 +69,10 @@ class FakeStep:
         self._recorder = AllocationRecorder()
         self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
         self._arguments = cpu_arguments(spec)
-        self.batches, self._model_spec = batches_of(spec)
+        self.batches: Batches
+        self.batches, self._model_spec = (
+            (TrlBatches(spec), spec.model) if runs_trl(spec) else batches_of(spec)
+        )
         if runs_liger(spec):
             # Imported first, so that what Liger changes in the module is undone.
             config = models.architecture_config(spec.model)
@@ -78,11 +81,10 @@ class FakeStep:
         with self.traced(), self._recorder.phase("build"):
             self.model = self._built_model()
             self._forward = shared(self.model, spec, self._pass, self._recorder)
-            self._trl = None
+            self._trl: TrlTrainer | None = None
             if isinstance(self.batches, TrlBatches):
-                parts = self.model, self._arguments, self.batches, self._recorder
-                self._trl = TrlTrainer(spec, *parts)
-                self._trl.prepare(autocast_dtype(spec))
+                parts = (self.model, self._arguments, self.batches)
+                self._trl = TrlTrainer(spec, *parts, autocast_dtype(spec), self._recorder)
         self.weights = self._recorder.stream()
         self._recorder.register_model(self.model)
         enable_checkpointing(self.model, self._arguments)
@@ -201,9 +203,9 @@ class FakeStep:
                 name: torch.empty(own.shape, dtype=own.dtype) if torch.is_tensor(own) else own
                 for name, own in batch.tensors.items()
             }
-        if runs_trl(self.spec):
-            for name, own in inputs.items():
-                if torch.is_tensor(own): know(own, batch.tensors[name])
+        for name, own in inputs.items():
+            if self._trl is not None and torch.is_tensor(own):
+                know(own, batch.tensors[name])
         return inputs
 
     def _micro_batch(self, batch: BatchShapes) -> dict[str, torch.Tensor]:

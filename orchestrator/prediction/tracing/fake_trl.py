@@ -16,18 +16,14 @@ from accelerate.utils import convert_to_fp32
 from jobs.loops.accumulated_loss import LossScale
 from jobs.loops.meter import Listener
 from jobs.spec import TrialSpec
-from jobs.trackers.tracker import Phase
 from jobs.techniques.hooks import hook_name, service
+from jobs.trackers.tracker import Phase
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
 from orchestrator.prediction.tracing.trl_batches import TrlBatches
 
 _TRAINERS = {"trl_sft_loop": "sft_trainer", "trl_preference_loop": "dpo_trainer"}
 """Hook of a loop -> the service that makes its Trainer."""
 _aten = torch.ops.aten
-
-
-def runs_trl(spec: TrialSpec) -> bool:
-    return hook_name(spec, "loop") in _TRAINERS
 
 
 class TrlTrainer:
@@ -39,6 +35,7 @@ class TrlTrainer:
         model: Any,
         arguments: Any,
         batches: TrlBatches,
+        dtype: torch.dtype | None,
         recorder: AllocationRecorder,
     ) -> None:
         make = service(_TRAINERS[hook_name(spec, "loop")])
@@ -46,12 +43,10 @@ class TrlTrainer:
         trainer.meter, trainer.loss_scale = _Phases(recorder), LossScale.as_declared(trainer)
         trainer.current_gradient_accumulation_steps = spec.accumulation
         self._rows_of_metrics = spec.measure.upkeep.compute_metrics_rows
-
-    def prepare(self, dtype: torch.dtype | None) -> None:
-        """As ``Accelerator.prepare_model`` has it."""
-        for model in (self._trainer.model, getattr(self._trainer, "ref_model", None)):
-            if model is not None and dtype is not None:
-                model.forward = _in_16_bits(model.forward, dtype)
+        for own in (model, getattr(trainer, "ref_model", None)):
+            if own is not None and dtype is not None:
+                # As ``Accelerator.prepare_model`` does it.
+                own.forward = _in_16_bits(own.forward, dtype)
 
     def train(self, inputs: dict[str, Any]) -> None:
         """Run forward and backward."""
@@ -103,7 +98,7 @@ class _Kernel:
         return self._launch
 
     def _launch(self, tile: torch.Tensor, *_: Any, **__: Any) -> None:
-        self._recorder.launch("loss", (tile,), (tile,) if self._writes else ())
+        self._recorder.launch("loss", tile, writes=self._writes)
 
 
 @contextmanager
@@ -120,9 +115,7 @@ def trl_on_cuda(recorder: AllocationRecorder) -> Iterator[None]:
             _backward_kernel=_Kernel(recorder, writes=True),
             _addmm_fp32=_accumulate,
         ),
-        patch.object(
-            chunked_logprob, "triton", SimpleNamespace(cdiv=lambda *_: 1), create=True
-        ),
+        patch.object(chunked_logprob, "triton", SimpleNamespace(cdiv=lambda *_: 1), create=True),
         patch.object(utils, "_use_triton", lambda _: True),
         patch.object(dpo_trainer, "hash_module", lambda _: ""),
         patch.object(dpo_trainer.DPOTrainer, "_precompute_ref_logps", _without_data),

@@ -28,9 +28,10 @@ def number_of(tensor: torch.Tensor) -> Any:
 def true_values(condition: Any) -> int | None:
     """How many values of a condition are true; None if it is none, or not known."""
     value = _value_of(condition)
+    if value is None or value.dtype is not torch.bool:
+        return None
     with _disable_current_modes():
-        is_known = value is not None and value.dtype is torch.bool
-        return int(value.sum()) if is_known else None
+        return int(value.sum())
 
 
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:

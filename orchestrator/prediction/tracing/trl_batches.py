@@ -40,6 +40,9 @@ class TrlBatches(FileBatches):
             # Both answers of a pair are padded to the longest of the batch.
             self.lengths = RowLengths(by_column={"tokens": self.lengths.tokens})
         self._learned = _learned_share(rows)
+        if getattr(self._prepared, "counts_whole_rows", False):
+            rows_of_blocks = np.concatenate([own for own, _ in arrow_lists(rows, "seq_lengths")])
+            self.samples_per_row = float(rows_of_blocks.mean())
 
     def follow(self, make: Any, model: Any, arguments: Any) -> Any:
         """TRL's Trainer, as ``make`` makes it of these rows, which are then batched as it does."""

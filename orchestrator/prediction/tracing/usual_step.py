@@ -1,9 +1,10 @@
 """The kernels of a usual step of an epoch whose rows are of unequal length."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from jobs.spec import TrialSpec
-from orchestrator.prediction.affine_stream import MicroBatches, micro_batches_between
+from orchestrator.prediction.affine_stream import MicroBatches, Stream, micro_batches_between
 from orchestrator.prediction.tracing import row_order
 from orchestrator.prediction.tracing.batches import Batches, BatchShapes
 from orchestrator.prediction.tracing.row_order import Usual
@@ -17,8 +18,6 @@ def usual_micro_batches(
 ) -> tuple[MicroBatches, Usual]:
     """Micro-batches with the work of a usual one, but for its attention, which sees rows of the
     ``Usual`` length. ``sizes`` are those of the longest rows that are traced anyway.
-
-    Raises ValueError if micro-batches of two sizes run other kernels.
     """
     ragged = batches.ragged
     assert ragged is not None
@@ -36,5 +35,14 @@ def usual_micro_batches(
     less, more = (traced(batches.longest(size), size) for size in (low, high))
     found = micro_batches_between(less, more, usual.rows)
     if found is None:
-        raise ValueError("micro-batches of two sizes run other kernels")
+        # Both run other kernels, as many tiles of a loss. Then their times are interpolated.
+        share = (usual.rows - low) / (high - low)
+        pairs = zip(less, more, strict=True)
+        first, later = (one and other and _mixed(one, other, share) for one, other in pairs)
+        assert first is not None
+        found = first, later
     return found, usual
+
+
+def _mixed(less: Stream, more: Stream, share: float) -> Stream:
+    return replace(less, work=less.work * (1 - share) + more.work * share)
