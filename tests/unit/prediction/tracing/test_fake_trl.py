@@ -1,0 +1,144 @@
+"""Steps of TRL's Trainers: their trace against the living bytes of a real step on the CPU."""
+
+from contextlib import contextmanager
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+from unittest.mock import patch
+
+import pytest
+import torch
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from jobs.loops.accumulated_loss import LossScale
+from jobs.loops.meter import Listener
+from jobs.spec import DataSpec, TrialSpec
+from jobs.techniques.hooks import service
+from jobs.trackers.ragged_data import RaggedData
+from jobs.trackers.step_times import Steps
+from jobs.trial.assembly import assemble
+from orchestrator.prediction.affine_stream import Allocation
+from orchestrator.prediction.estimator import predict
+from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.time.step_time import step_time
+from orchestrator.prediction.tracing import fake_step, fake_trl
+from orchestrator.prediction.tracing.fake_step import FakeStep
+from tests.conftest import build_tiny_spec
+from tests.support.tiny_decoders import MODEL, RAGGED
+
+GPU = load_gpu("h100")
+ROWS = (0, 1, 2)
+CPU = torch.device("cpu")
+LORA = {"adapter": "lora_r8", "activations": "checkpoint"}
+CASES: dict[str, dict[str, Any]] = {
+    "full": {"loop": "trl_sft"},
+    "dft": {"loop": "trl_sft(loss_type=dft)"},
+    "lora": {"loop": "trl_sft", **LORA},
+    "packed": {"loop": "trl_sft", "batching": "packed_whole_rows"},
+    "padding free": {"loop": "trl_sft", "batching": "padding_free", "activations": "checkpoint"},
+    "reference off": {"loop": "trl_dpo", **LORA},
+    "reference model": {"loop": "trl_dpo(loss_type=ipo,ld_alpha=0.5)"},
+    "reference before": {"loop": "trl_dpo(precompute_ref_log_probs=true)", "adapter": "lora_r8"},
+}
+pytestmark = pytest.mark.filterwarnings("ignore::FutureWarning")
+
+
+def _spec(choices: dict[str, Any]) -> TrialSpec:
+    """Without kernels of attention, of which CUDA has others than a CPU."""
+    spec = build_tiny_spec({"attention": "eager", "micro_batch": len(ROWS), **choices})
+    return replace(spec, model=MODEL, data=DataSpec(synthetic=RAGGED))
+
+
+class _Living(TorchDispatchMode):
+    """Counts the bytes of tensors that live after each operator."""
+
+    def __init__(self, held: Any) -> None:
+        super().__init__()
+        self.most = 0
+        self._sizes: dict[int, tuple[StorageWeakRef, int]] = {}
+        self._add(held)
+
+    def _add(self, values: Any) -> None:
+        for own in tree_leaves(values):
+            if torch.is_tensor(own):
+                storage = own.untyped_storage()
+                self._sizes.setdefault(
+                    storage._cdata, (StorageWeakRef(storage), storage.nbytes())
+                )
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        output = func(*args, **(kwargs or {}))
+        self._sizes = {key: own for key, own in self._sizes.items() if not own[0].expired()}
+        self._add(output)
+        self.most = max(self.most, sum(nbytes for _, nbytes in self._sizes.values()))
+        return output
+
+
+class _Stop(Exception):
+    pass
+
+
+def _real_peak(spec: TrialSpec, folder: str) -> int:
+    """Of a micro-batch by TRL's unchanged Trainer."""
+    setup, _ = assemble(spec, [Steps(), RaggedData()], lambda _: None, CPU, folder)
+    trainer = service(fake_trl._TRAINERS[spec.settings.hooks["loop"].name])(setup)
+    trainer.meter, trainer.loss_scale = Listener(), LossScale.as_declared(trainer)
+    batch = trainer.data_collator([trainer.train_dataset[row] for row in ROWS])
+    # Each tensor of a batch is copied to a GPU, and two that are one here are two there.
+    batch = {name: own.clone() if torch.is_tensor(own) else own for name, own in batch.items()}
+    step, peaks = trainer.training_step, []
+
+    def counted(model: Any, _: Any, count: Any) -> Any:
+        models = [own for own in (model, getattr(trainer, "ref_model", None)) if own is not None]
+        held = [[*own.parameters(), *own.buffers()] for own in models]
+        with _Living((held, batch, count)) as living:
+            step(model, batch, count)
+        peaks.append(living.most)
+        raise _Stop
+
+    trainer.training_step = counted
+    with pytest.raises(_Stop):
+        trainer.train()
+    return peaks[0]
+
+
+def _living(stream: Any, held: int = 0) -> tuple[int, int]:
+    """The most bytes that live, and those that live at the end."""
+    sizes: dict[int, int] = {}
+    most = held
+    for event in stream.events:
+        if isinstance(event, Allocation):
+            is_of_gpu = event.formula != "tensor" or event.kind == "kernel workspaces"
+            sizes[event.number] = 0 if is_of_gpu else event.integers[0]
+            most = max(most, held + sum(sizes.values()))
+        else:
+            sizes.pop(event.number)
+    return most, held + sum(sizes.values())
+
+
+@contextmanager
+def _on_a_cpu(recorder: Any):
+    """TRL's code for devices without triton, on tensors without data."""
+    from trl.trainer import dpo_trainer
+
+    without_data = patch.object(
+        dpo_trainer.DPOTrainer, "_precompute_ref_logps", fake_trl._without_data
+    )
+    with without_data, patch.object(dpo_trainer, "hash_module", lambda _: ""):
+        yield
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_traced_step_takes_what_a_real_step_takes(case, tmp_path, monkeypatch):
+    from trl.trainer import utils
+
+    # The vocabulary has several tiles, which then take less than the activations.
+    monkeypatch.setattr(utils, "_CHUNKED_LOGPROB_CHUNK_SIZE", 48)
+    monkeypatch.setattr(fake_step, "trl_on_cuda", _on_a_cpu)
+    spec = _spec(CASES[case])
+    step = FakeStep(spec, GPU)
+    first, _ = step.micro_batches(step.batches._batch(ROWS), samples=3, accumulated=False)
+    _, weights = _living(step.weights)
+    assert _living(first, weights)[0] == _real_peak(spec, str(tmp_path))
