@@ -103,7 +103,7 @@ class ModelGroup:
         is_known = spec.world_size > 1 or spec.settings.deepspeed is None
         if found.device is None or not is_known:
             return found
-        with suppress(ValueError):  # other kernels run on other micro-batches
+        with suppress(ValueError):  # what a step runs may not be known
             return replace(found, step=self.step_work(spec))
         return found
 

@@ -179,10 +179,6 @@ INCOMPATIBLE |= {
         "TRL's preference trainers pad random pairs: they pack nothing, join no rows, and have no "
         "input_ids by whose length pairs could be grouped.",
     ),
-    "trl_pads_by_its_own_parameter": (
-        ("trl", "padded_to_multiple"),
-        "TRL's collators pad rows: write {trl_sft: {pad_to_multiple_of: 64}} under loop instead.",
-    ),
     "preferences_without_deepspeed": (
         ("preferences", "deepspeed"),
         "The reference model of a preference training would need a DeepSpeed engine of its own, "

@@ -21,7 +21,7 @@ BATCHING = Axis(
             "lengths that kernels are prepared or compiled for",
             hooks={"batching": Hook("padded_to_multiple", {"multiple": 64})},
             numerical_effect="rounding",
-            traits=("trainer_batches", "padded_to_multiple"),
+            traits=("trainer_batches",),
         ),
         "group_by_length": Variant(
             doc="Rows of similar length in one batch: less padding, but another order of the data",

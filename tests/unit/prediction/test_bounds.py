@@ -29,8 +29,8 @@ ADAPTER = {"adapter": "lora_r8"}
         ({"qat": "int8_int4"}, False, 1.0),
         ({"activations": "checkpoint_offload"}, False, 1.0),
         ({"activations": "checkpoint_selective"}, False, 1.0),
-        ({**ADAPTER, "loop": "trl_dpo"}, False, 1.0),
-        ({"loop": "trl_sft"}, False, 1.0),
+        ({**ADAPTER, "loop": "trl_dpo(activation_offloading=true)"}, False, 1.0),
+        ({"loop": "trl_sft"}, True, 1.0),
     ],
 )
 def test_traceable_trial_keeps_what_can_be_traced(choices, only_save, weights):

@@ -1,8 +1,11 @@
 """Steps of TRL's Trainers: their trace against the living bytes of a real step on the CPU."""
 
+import multiprocessing
+import tempfile
+from collections.abc import Mapping
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -22,13 +25,16 @@ from jobs.trial.assembly import assemble
 from orchestrator.prediction.affine_stream import Allocation
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.time.step_time import step_time
 from orchestrator.prediction.tracing import fake_step, fake_trl
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from tests.conftest import build_tiny_spec
 from tests.support.tiny_decoders import MODEL, RAGGED
 
 GPU = load_gpu("h100")
+TRL_TILE = 32768
+"""Columns of a tile of logits, by TRL's own constant."""
+TILE = 48
+"""Columns with which the vocabulary has several tiles, and they take less than activations."""
 ROWS = (0, 1, 2)
 CPU = torch.device("cpu")
 LORA = {"adapter": "lora_r8", "activations": "checkpoint"}
@@ -64,9 +70,7 @@ class _Living(TorchDispatchMode):
         for own in tree_leaves(values):
             if torch.is_tensor(own):
                 storage = own.untyped_storage()
-                self._sizes.setdefault(
-                    storage._cdata, (StorageWeakRef(storage), storage.nbytes())
-                )
+                self._sizes.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         output = func(*args, **(kwargs or {}))
@@ -104,6 +108,21 @@ def _real_peak(spec: TrialSpec, folder: str) -> int:
     return peaks[0]
 
 
+def _real_peaks() -> dict[str, int]:
+    from trl.trainer import utils
+
+    utils._CHUNKED_LOGPROB_CHUNK_SIZE = TILE
+    with tempfile.TemporaryDirectory() as folder:
+        return {name: _real_peak(_spec(choices), folder) for name, choices in CASES.items()}
+
+
+@pytest.fixture(scope="module")
+def real_peaks() -> Mapping[str, int]:
+    """Of each case, in a process of its own."""
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+        return pool.submit(_real_peaks).result()
+
+
 def _living(stream: Any, held: int = 0) -> tuple[int, int]:
     """The most bytes that live, and those that live at the end."""
     sizes: dict[int, int] = {}
@@ -131,14 +150,42 @@ def _on_a_cpu(recorder: Any):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_traced_step_takes_what_a_real_step_takes(case, tmp_path, monkeypatch):
+def test_traced_step_takes_what_a_real_step_takes(case, real_peaks, monkeypatch):
     from trl.trainer import utils
 
-    # The vocabulary has several tiles, which then take less than the activations.
-    monkeypatch.setattr(utils, "_CHUNKED_LOGPROB_CHUNK_SIZE", 48)
+    monkeypatch.setattr(utils, "_CHUNKED_LOGPROB_CHUNK_SIZE", TILE)
     monkeypatch.setattr(fake_step, "trl_on_cuda", _on_a_cpu)
     spec = _spec(CASES[case])
     step = FakeStep(spec, GPU)
     first, _ = step.micro_batches(step.batches._batch(ROWS), samples=3, accumulated=False)
     _, weights = _living(step.weights)
-    assert _living(first, weights)[0] == _real_peak(spec, str(tmp_path))
+    assert _living(first, weights)[0] == real_peaks[case]
+
+
+@pytest.mark.parametrize(
+    ("batching", "tokens"), [("pad", "labels"), ("padding_free", "labels"), ("pad", "answers")]
+)
+def test_loss_on_a_gpu_takes_positions_with_a_label_alone(batching, tokens):
+    loop = "trl_sft" if tokens == "labels" else "trl_dpo(precompute_ref_log_probs=true)"
+    step = FakeStep(_spec({"loop": loop, "batching": batching}), GPU)
+    batch = step.batches._batch(ROWS)
+    first, _ = step.micro_batches(batch, samples=3, accumulated=False)
+    mask = "completion_mask" if tokens == "answers" else "labels"
+    learned = batch.tensors[mask][:, 1:]
+    rows = int((learned > 0 if tokens == "answers" else learned != -100).sum())
+    sizes = [own.integers for own in first.events if isinstance(own, Allocation)]
+    # A tile of logits in both passes, and none for positions without a label.
+    assert sizes.count((rows * 4 * TRL_TILE,)) == 2
+    assert len(first.work.eager.by_kind["loss"]) == 2
+
+
+def test_prediction_has_memory_and_time_and_a_wider_interval():
+    sft, dpo = predict([_spec(CASES[name]) for name in ("lora", "reference off")], GPU)
+    assert sft.device is not None, sft.unknown
+    assert dpo.device is not None, dpo.unknown
+    assert sft.step is not None
+    assert dpo.step is not None
+    assert any(note.startswith("loop: TRL's own code") for note in dpo.notes)
+    # Two answers a pair, and a pass of the reference: it computes more than twice as much.
+    assert dpo.step.eager.model_flop > 2 * sft.step.eager.model_flop
+    assert dpo.allocated.bytes > sft.allocated.bytes
