@@ -15,8 +15,10 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from jobs.finetuning.trl.sft_rows import counting
 from jobs.loops.accumulated_loss import LossScale
 from jobs.loops.meter import Listener
+from jobs.loops.trainer import COUNT
 from jobs.spec import DataSpec, TrialSpec
 from jobs.techniques.hooks import service
 from jobs.trackers.ragged_data import RaggedData
@@ -27,6 +29,7 @@ from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.tracing import fake_step, fake_trl
 from orchestrator.prediction.tracing.fake_step import FakeStep
+from orchestrator.prediction.tracing.trl_batches import TrlBatches
 from tests.conftest import build_tiny_spec
 from tests.support.tiny_decoders import MODEL, RAGGED
 
@@ -189,3 +192,12 @@ def test_prediction_has_memory_and_time_and_a_wider_interval():
     # Two answers a pair, and a pass of the reference: it computes more than twice as much.
     assert dpo.step.eager.model_flop > 2 * sft.step.eager.model_flop
     assert dpo.allocated.bytes > sft.allocated.bytes
+
+
+def test_blocks_of_whole_rows_are_packed_by_trl_and_count_as_rows():
+    batches = TrlBatches(_spec(CASES["packed"]))
+    blocks = len(batches._rows)
+    assert blocks < RAGGED.samples
+    assert blocks * batches.samples_per_row == pytest.approx(RAGGED.samples)
+    counted = counting(lambda rows: {}, in_blocks=True)(list(batches._rows))
+    assert counted[COUNT] == RAGGED.samples
