@@ -89,6 +89,10 @@ class Work:
         }
         return Work(by_kind=both, model_flop=self.model_flop + other.model_flop)
 
+    def deepened(self, less: Work, times: float) -> Work:
+        """The work of a model with ``times`` as many layers more as ``less`` has fewer."""
+        return self * (1 + times) + less * -times
+
     def has_kernels_of(self, other: Work) -> bool:
         """Whether both have as many kernels of each kind."""
         numbers = ({kind: len(rows) for kind, rows in own.by_kind.items()} for own in (self, other))
@@ -155,6 +159,6 @@ class StepWork:
         """The step of a model with ``times`` as many layers more as ``less`` has fewer."""
         return replace(
             self,
-            eager=self.eager * (1 + times) + less.eager * -times,
-            compiled=self.compiled * (1 + times) + less.compiled * -times,
+            eager=self.eager.deepened(less.eager, times),
+            compiled=self.compiled.deepened(less.compiled, times),
         )

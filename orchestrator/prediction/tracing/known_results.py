@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 _DEPENDS_ON_DATA = {
     torch.Tag.data_dependent_output,
@@ -55,6 +55,8 @@ class KnownResults:
     """Runs operators: one whose result follows from shapes and types, once for each of them."""
 
     def __init__(self) -> None:
+        self.mode = FakeTensorMode(allow_non_fake_inputs=True)
+        """Of the tensors that are made again."""
         self._known: dict[tuple[Any, ...], Result] = {}
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
