@@ -51,8 +51,6 @@ class DeepStep(FakeStep):
         times, rest = divmod(len(whole) - _MORE * period, period or 1)
         if not period or rest or (_FEW + _MORE) * period >= len(whole) or self.spec.world_size > 1:
             return None
-        if "model" in self.spec.settings.hooks:
-            return None  # several models with an adapter may end a process with a fault in PyTorch
         try:
             few, more = (self._with_layers(own * period) for own in (_FEW, _MORE))
         except Exception:  # a model may refuse fewer layers than it is described with

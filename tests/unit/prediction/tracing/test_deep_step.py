@@ -15,8 +15,8 @@ from tests.unit.prediction.test_deep_stream import _renumbered
 SIZES = "hidden_size: 64, intermediate_size: 96, num_attention_heads: 4, vocab_size: 200"
 LLAMA = f"{{task: causal-lm, architecture: llama, config: {{{SIZES}, num_hidden_layers: 6}}}}"
 CASES = {
-    "adapter": (LLAMA, "precision: bf16, adapter: lora_r8_all_linear", 6),
-    "packed": (LLAMA, "adapter: lora_r8_all_linear, base: bnb_4bit, activations: checkpoint", 6),
+    "adapter": (LLAMA, "precision: bf16, adapter: lora_r8_all_linear", 5),
+    "packed": (LLAMA, "adapter: lora_r8_all_linear, base: bnb_4bit, activations: checkpoint", 5),
     "frozen": (LLAMA, "trainable: {matching: {patterns: ['layers.[0-2].']}}", 6),
     "encoder": (
         f"{{task: sequence-classification, architecture: bert, config: {{{SIZES},"
