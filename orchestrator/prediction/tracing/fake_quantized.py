@@ -14,12 +14,14 @@ _BELOW_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 def packed_weights() -> Iterator[None]:
     """A context in which bitsandbytes packs tensors without data, and multiplies as on CUDA."""
     from bitsandbytes import functional, nn
+    from peft.tuners.lora import dora
 
     # Made before the trace, because bitsandbytes keeps it for good.
     functional.name2qmap.setdefault("dynamic", functional.create_dynamic_map())
     with (
         torch.library._scoped_library("bitsandbytes", "IMPL") as library,
         patch.object(nn.Params4bit, "__new__", _packed),
+        patch.object(dora, "dequantize_module_weight", _dequantized),
     ):
         library.impl("gemm_4bit", _product, "AutogradCPU")
         yield
@@ -53,6 +55,15 @@ def _packed(
     for name, value in {**form, "quant_state": quant_state}.items():
         setattr(parameter, name, value)
     return parameter
+
+
+def _dequantized(module: torch.nn.Module) -> torch.Tensor:
+    """PEFT's own function knows the weight by its class."""
+    from bitsandbytes import functional
+
+    weight: torch.Tensor = module.weight  # type: ignore[assignment]
+    state = getattr(weight, "quant_state", None)
+    return weight if state is None else functional.dequantize_4bit(weight.data, state)
 
 
 def _product(
