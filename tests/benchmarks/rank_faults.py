@@ -1,6 +1,6 @@
 """Faults of one rank in real trials of two processes over gloo: each ends as one row.
 
-    python -m tests.benchmarks.rank_faults [--timeout 20]
+    python -m tests.benchmarks.rank_faults [--timeout 10]
 
 The rows are those of ``tests.support.rank_faults``, and faults that need a model. Exit status 1 if
 one ends otherwise, or leaves a process, a file, a descriptor or, on a machine without other work,
@@ -31,9 +31,10 @@ from tests.support.tiny_decoders import MODEL
 
 PARENT = """\
 from jobs.trial import run as trial
-from tests.support.faults import striking
+from tests.support.faults import patient, striking
 trial.run = striking(trial.run)
-from jobs.isolation import forkserver
+from jobs.isolation import forkserver, ranks
+ranks.wait_for = patient(ranks.wait_for)
 forkserver.main()
 """
 LOST = RankFault("rendezvous", 1, "lose_rendezvous", Outcome.TIMED_OUT, LATE[1], is_named=False)
@@ -65,7 +66,7 @@ def held(slot: Slot) -> tuple[int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--timeout", type=float, default=20.0, help="seconds of a trial that hangs")
+    parser.add_argument("--timeout", type=float, default=10.0, help="seconds of a phase that hangs")
     options = parser.parse_args()
     rows = []
     with ExitStack() as stack:

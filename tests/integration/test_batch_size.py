@@ -17,7 +17,7 @@ CONFIG = (
 axes:
   micro_batch: [1, 2]
   optimizer: [adamw_torch_fused, sgd]
-measure: {timeout: 60s}
+measure: {timeout: 10m}
 """
 )
 

@@ -26,7 +26,7 @@ from orchestrator.storage.run_folder import RunFolder
 from tests.support.commands import python
 from tests.support.stand_in_slot import StandInSlot, equal_trials
 
-TRIALS = 300
+TRIALS = 3000
 SLOTS = 2
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ from jobs.isolation.slot import Slot
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from tests.conftest import build_tiny_spec
-from tests.support.faults import Announcement, has_ended, idle_child, with_fault
+from tests.support.faults import has_ended, idle_child, with_fault
 
 TIMEOUT = 120.0
 
@@ -42,12 +42,6 @@ def good() -> TrialSpec:
 def ok_before(slot: Slot) -> TrialRecord:
     """That trial's record from before every fault."""
     return slot.run(build_tiny_spec(), TIMEOUT)
-
-
-@pytest.fixture
-def announcement(tmp_path: Path) -> Announcement:
-    """Where a hanging trial reports."""
-    return Announcement(tmp_path / "announcement")
 
 
 def assert_unharmed(record: TrialRecord, before: TrialRecord) -> None:
@@ -125,17 +119,6 @@ def test_slot_with_a_missing_package_is_unsupported(slot, good):
     record = slot.run(replace(good, settings=settings), TIMEOUT)
     assert (record.outcome, record.rule) == (Outcome.UNSUPPORTED, "package:no_such_package")
     assert record.reason == "the package no_such_package is not installed"
-
-
-def test_slot_ends_a_hanging_trial_with_all_its_processes(slot, ok_before, good, announcement):
-    spec = with_fault(good, "hang_with_stubborn_grandchild", announce=announcement.path)
-    record = slot.run(spec, timeout_seconds=4.0)
-    pids = announcement.wait()
-    assert (record.outcome, record.phase) == (Outcome.TIMED_OUT, "model")
-    assert record.reason == "no result after 4 s, in phase model"
-    assert has_ended(pids["child"])
-    assert has_ended(pids["grandchild"])
-    assert_unharmed(slot.run(good, TIMEOUT), ok_before)
 
 
 def test_slot_removes_the_files_of_a_killed_trial(slot, good, tmp_path):

@@ -69,7 +69,7 @@ def good_trials(count: int) -> list[TrialSpec]:
 def test_faulty_trials_have_their_records_and_harm_no_other(tmp_path):
     good = good_trials(3)
     faulty = {"kill": Outcome.CRASHED, "exit_silently": Outcome.CRASHED, "hang": Outcome.TIMED_OUT}
-    bad = [with_fault(build_tiny_spec(timeout_seconds=3.0), fault) for fault in faulty]
+    bad = [with_fault(build_tiny_spec(timeout_seconds=1.0), fault) for fault in faulty]
     swept = Sweep(tmp_path, [trial for pair in zip(good, bad, strict=True) for trial in pair])
     records = swept.run(trainable=LightSlotTrainable)
     assert swept.ended() == [trial.trial_id for trial in swept.trials]
@@ -127,7 +127,7 @@ CONFIG = (
 axes:
   micro_batch: {micro_batches}
   {axis}
-measure: {{timeout: 60s}}
+measure: {{timeout: 10m}}
 cpu_fallback: {{warmup_steps: 1, steps: {steps}, time_budget: 10m}}
 budgets: [1MiB]
 """

@@ -16,7 +16,7 @@ CONFIG = (
     TINY_CONFIG
     + """\
 training_arguments: {per_device_train_batch_size: 2}
-measure: {timeout: 60s}
+measure: {timeout: 10m}
 """
 )
 

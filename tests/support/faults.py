@@ -13,7 +13,7 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -71,6 +71,24 @@ def striking(run: Callable[..., TrialRecord]) -> Callable[..., TrialRecord]:
         return run(spec, announce_and_strike, **options)
 
     return run_struck
+
+
+def patient(wait_for: Callable[..., bool]) -> Callable[..., bool]:
+    """``jobs.isolation.child_handle.wait_for`` whose seconds, at least one, begin anew with each
+    phase, so that no trial is late because the machine is slow."""
+
+    def wait_for_phases(
+        children: Sequence[Any], is_over: Callable[[], bool], deadline: float, owner: socket.socket
+    ) -> bool:
+        seconds = max(1.0, deadline - time.monotonic())
+        progress: list[int] = []
+        while not any(progress) or progress != [child.progress for child in children]:
+            progress = [child.progress for child in children]
+            if wait_for(children, is_over, time.monotonic() + seconds, owner):
+                return True
+        return False
+
+    return wait_for_phases
 
 
 @hook("faults.stop")

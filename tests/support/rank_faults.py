@@ -79,7 +79,7 @@ def left_of(slot: Slot, folder: Path) -> list[str]:
     for the process that waits for the one after: processes and files."""
     assert slot.parent_pid is not None
     kept = {slot.parent_pid, idle_child(slot.parent_pid)}
-    left = [f"process {pid}" for pid in processes_of(folder) - kept if not has_ended(pid, 5.0)]
+    left = [f"process {pid}" for pid in processes_of(folder) - kept if not has_ended(pid)]
     files = {file.name.partition("-")[0] for own in folder.iterdir() for file in own.iterdir()}
     return left + sorted(files - {"child"})
 
