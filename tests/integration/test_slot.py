@@ -137,7 +137,7 @@ def test_idle_child_runs_the_next_trial_and_its_wait_costs_nothing(slot, ok_befo
     slot.run(good, TIMEOUT)
     expected = idle_child(slot.parent_pid)
     begin = time.monotonic()
-    time.sleep(2.0)
+    time.sleep(1.0)
     record = slot.run(with_fault(good, "note_pids", file=str(tmp_path / "pids")), TIMEOUT)
     assert json.loads((tmp_path / "pids").read_text())["child"] == expected
     assert record.slot_seconds < time.monotonic() - begin - 0.5

@@ -3,6 +3,7 @@
 A process has them if ``ORCHESTRATOR_HOOK_MODULES`` names this module; tests/conftest.py sets it.
 """
 
+import contextlib
 import ctypes
 import errno
 import json
@@ -245,8 +246,9 @@ def lose_rendezvous(model: Any, task: str, arguments: Any) -> None:
 @hook("faults.take_port")
 def take_port(model: Any, task: str, arguments: Any) -> None:
     """No fault where no port is needed: listen at the port of the rendezvous."""
-    taken.bind(("127.0.0.1", int(os.environ["MASTER_PORT"])))
-    taken.listen()
+    with contextlib.suppress(OSError):  # another process does
+        taken.bind(("127.0.0.1", int(os.environ["MASTER_PORT"])))
+        taken.listen()
 
 
 @hook("faults.kill_parent")
