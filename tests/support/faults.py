@@ -7,7 +7,6 @@ import contextlib
 import ctypes
 import errno
 import json
-import math
 import os
 import select
 import signal
@@ -187,24 +186,6 @@ def raise_device_oom(model: Any, task: str, arguments: Any) -> NoReturn:
     raise RuntimeError(
         "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 80.00 GiB"
     )
-
-
-@hook("faults.slow_steps")
-def slow_steps(model: Any, task: str, arguments: Any) -> Any:
-    return sleep_between_steps(model, task, arguments, seconds=0.3)
-
-
-@hook("faults.wrong_rows")
-def wrong_rows(model: Any, task: str, arguments: Any) -> Any:
-    """Tokens that are not in the vocabulary."""
-    model.get_input_embeddings().register_forward_pre_hook(lambda _, inputs: (inputs[0] + 10**6,))
-    return model
-
-
-@hook("faults.nan_loss")
-def nan_loss(model: Any, task: str, arguments: Any) -> Any:
-    model.get_input_embeddings().register_forward_hook(lambda _, inputs, output: output * math.nan)
-    return model
 
 
 @hook("faults.raise_disk_full")
