@@ -82,11 +82,15 @@ def patient(wait_for: Callable[..., bool]) -> Callable[..., bool]:
     ) -> bool:
         seconds = max(1.0, deadline - time.monotonic())
         progress: list[int] = []
-        while not any(progress) or progress != [child.progress for child in children]:
-            progress = [child.progress for child in children]
-            if wait_for(children, is_over, time.monotonic() + seconds, owner):
+        while True:
+            now = time.monotonic()
+            before, progress = progress, [child.progress for child in children]
+            if progress != before or not any(progress):
+                late_at = now + seconds
+            if wait_for(children, is_over, min(late_at, now + 0.1), owner):
                 return True
-        return False
+            if now > late_at:
+                return False
 
     return wait_for_phases
 
