@@ -65,7 +65,6 @@ FAULTS = (
     RankFault("warm_up", 1, "hang", *LATE),
     RankFault("warm_up", 1, "exit_well", Outcome.CRASHED, "status 0"),
     RankFault("warm_up", 0, "leave_a_child", *KILLED),
-    RankFault("steps", 0, "raise_error", Outcome.FAILED, "ValueError: the fault"),
     RankFault("steps", 1, "abort", Outcome.CRASHED, "SIGABRT"),
     RankFault("steps", 0, "exit_silently", Outcome.CRASHED, "status 3"),
     RankFault("steps", 1, "stop", *STOPPED),
