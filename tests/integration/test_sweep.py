@@ -104,12 +104,12 @@ def test_killed_actors_cost_no_record(tmp_path):
 
 
 class Interrupted(Session):
-    """A session that Ctrl-C interrupts when the first trial has ended."""
+    """A session that is interrupted when the first trial has ended."""
 
     def ended(self, record: TrialRecord) -> None:
         super().ended(record)
         if self.close_reason is None:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)  # Ctrl-C may be ignored, as behind nohup
 
 
 @pytest.mark.usefixtures("ray_session")
