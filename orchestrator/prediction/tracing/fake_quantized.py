@@ -14,14 +14,13 @@ _BELOW_AUTOCAST = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
 def packed_weights() -> Iterator[None]:
     """A context in which bitsandbytes packs tensors without data, and multiplies as on CUDA."""
     from bitsandbytes import functional, nn
-    from peft.tuners.lora import dora
 
     # Made before the trace, because bitsandbytes keeps it for good.
     functional.name2qmap.setdefault("dynamic", functional.create_dynamic_map())
     with (
         torch.library._scoped_library("bitsandbytes", "IMPL") as library,
         patch.object(nn.Params4bit, "__new__", _packed),
-        patch.object(dora, "dequantize_module_weight", _dequantized),
+        patch("peft.tuners.lora.dora.dequantize_module_weight", _dequantized),
     ):
         library.impl("gemm_4bit", _product, "AutogradCPU")
         yield
