@@ -29,7 +29,7 @@ def driver(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[psutil.Po
     temporary = tmp_path / "t"
     temporary.mkdir()
     own = {
-        **light_parent.variables(60.0),
+        **light_parent.variables(500.0),
         "TMPDIR": str(temporary),
         **getattr(request, "param", {}),
     }

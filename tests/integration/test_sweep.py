@@ -167,7 +167,7 @@ def test_killed_driver_is_resumed(tmp_path):
     """
     config, folder = config_of(tmp_path, [1, 2]), tmp_path / "run"
     here: dict[str, Any] = {"cwd": write_another_jobs(tmp_path), "text": True}
-    light = {**os.environ, **light_parent.variables(60.0)}
+    light = {**os.environ, **light_parent.variables(500.0)}
     first: dict[str, Any] = {**here, "env": light, "stdout": subprocess.PIPE}
     with subprocess.Popen(command(config, folder), **first) as driver:
         assert any(line.startswith("[2/4]") for line in driver.stdout)
