@@ -90,8 +90,8 @@ def _commands(text: str) -> Iterator[tuple[list[str], Mapping[str, Any]]]:
     script sets are replaced, and nothing is run."""
     variables: dict[str, str] = {}
     for name, options in _LIST.findall(text):
-        options = re.sub(r"\s+(#.*)?", " ", options)
-        text = re.sub(rf'"?\$\{{{name}\[[@*]\]\}}"?', lambda _, own=options: own, text)
+        options = re.sub(r"\s+(#.*)?", " ", options).replace("\\", r"\\")
+        text = re.sub(rf'"?\$\{{{name}\[[@*]\]\}}"?', options, text)
     for line in re.sub(r"\\\r?\n", " ", _LIST.sub("", text)).splitlines():
         line = _QUOTIENT.sub(
             lambda found: _quotient(found[1], found[2], variables) or found[0],
