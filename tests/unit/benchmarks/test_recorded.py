@@ -17,7 +17,7 @@ from orchestrator.prediction.prediction import CARDS
 from orchestrator.units import GIB
 from tests.benchmarks.recorded import by_hand, paired, predictions, spread, timed_rows, times
 from tests.benchmarks.recorded.shared_gpu import shared_rows
-from tests.benchmarks.tables import SUBCOMMANDS, command_line
+from tests.benchmarks.tables import SUBCOMMANDS
 from tests.support.commands import ROOT
 from tests.support.records import make_record, write_run
 
@@ -42,13 +42,6 @@ def test_tables_quoted_in_docs_exist():
         assert find_spec(module) is not None, module
         if module.endswith(".tables"):
             assert argument in SUBCOMMANDS
-
-
-def test_tables_has_help_for_every_subcommand(capsys):
-    with pytest.raises(SystemExit):
-        command_line().parse_args(["--help"])
-    printed = capsys.readouterr().out
-    assert all(name in printed for name in SUBCOMMANDS)
 
 
 def test_paired_compares_equal_configurations_of_both_runs(tmp_path):
