@@ -17,7 +17,7 @@ from orchestrator.prediction.prediction import CARDS
 from orchestrator.units import GIB
 from tests.benchmarks.recorded import by_hand, paired, predictions, spread, timed_rows, times
 from tests.benchmarks.recorded.shared_gpu import shared_rows
-from tests.benchmarks.tables import SUBCOMMANDS
+from tests.benchmarks.tables import SUBCOMMANDS, command_line
 from tests.support.commands import ROOT
 from tests.support.records import make_record, write_run
 
