@@ -417,6 +417,19 @@ def changed(folder: Path, name: str, text: str, **choices):
     return changed_file(folder / name, {**trial.choices, **choices})
 
 
+def test_a_number_is_never_a_switch_and_a_subcommand_no_option(tmp_path):
+    quantized = FACTORY.replace("full", "lora") + "quantization_bit: 8\n"
+    kept = changed(tmp_path, "f.yaml", quantized, base="16bit")
+    assert (kept.text, kept.not_written) == (quantized, ("base: 16bit",))
+    pure = changed(tmp_path, "p.yaml", FACTORY.replace("bf16", "pure_bf16"), precision="bf16")
+    assert (pure.changes, pure.not_written) == (("pure_bf16: False", "bf16: True"), ())
+    pairs = FACTORY.replace("stage: sft", "stage: dpo")
+    assert "stage: sft\n" in changed(tmp_path, "g.yaml", pairs, loop="trainer").text
+    result = changed(tmp_path, "dpo.txt", TRL, loop="trainer", micro_batch=2)
+    assert result.text == TRL.replace("batch_size 4", "batch_size 2")
+    assert result.not_written == ("loop: trainer",)
+
+
 def test_a_downloaded_model_has_the_shape_of_its_own_config(tmp_path, monkeypatch):
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
