@@ -83,24 +83,23 @@ def tune_forecast(
     named = [gpu] if gpu else [name for name in prices if not name[0].isdigit()] or ["h200"]
     cards = [load_gpu(name) for name in named]
     with without_gpus(), quiet_libraries():
-        # The traces are those of the first card; others may pick other attention kernels.
-        found = forecast_space(space.plan.trials, cards[0], watch or unwatched)
-        answers = [
-            CardForecast(
-                card=card.name,
-                memory_bytes=size,
-                ranked=found.ranked(size, card),
-                others=found.ranked(size, card, of_other_recipes=True),
-                per_hour=prices[card.name].price if card.name in prices else None,
-            )
-            for card in cards
-            for size in _sizes(card, memory)
-        ]
+        asked = [(card, size) for card in cards for size in _sizes(card, memory)]
+        found = forecast_space(space.plan.trials, asked, watch or unwatched)
+    answers = [
+        CardForecast(
+            card=card.name,
+            memory_bytes=size,
+            ranked=found.ranked(number),
+            others=found.ranked(number, of_other_recipes=True),
+            per_hour=prices[card.name].price if card.name in prices else None,
+        )
+        for number, (card, size) in enumerate(asked)
+    ]
     return TuneForecast(
         config=space.config,
         answers=tuple(answers),
         considered=len(space.plan.trials),
-        sets=len(found.sets),
+        sets=found.sets,
         left_out=found.left_out,
     )
 

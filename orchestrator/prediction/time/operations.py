@@ -89,6 +89,10 @@ class Work:
         }
         return Work(by_kind=both, model_flop=self.model_flop + other.model_flop)
 
+    def deepened(self, less: Work, times: float) -> Work:
+        """That of a model with ``times`` as many layers more as ``less`` has fewer."""
+        return self * (1 + times) + less * -times
+
     def has_kernels_of(self, other: Work) -> bool:
         """Whether both have as many kernels of each kind."""
         numbers = ({kind: len(rows) for kind, rows in own.by_kind.items()} for own in (self, other))
@@ -127,6 +131,14 @@ class Sharing:
     """Engine -> how often its code on the host runs: once for each collective of FSDP2, and for
     each parameter in each micro-batch of DeepSpeed."""
 
+    def deepened(self, less: Sharing, times: float) -> Sharing:
+        hooks = {
+            engine: calls * (1 + times) - less.hooks[engine] * times
+            for engine, calls in self.hooks.items()
+        }
+        exchanged = self.exchanged.deepened(less.exchanged, times)
+        return replace(self, exchanged=exchanged, hooks=hooks)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepWork:
@@ -153,8 +165,12 @@ class StepWork:
 
     def deepened(self, less: StepWork, times: float) -> StepWork:
         """The step of a model with ``times`` as many layers more as ``less`` has fewer."""
+        sharing = self.sharing
+        if sharing is not None and less.sharing is not None:
+            sharing = sharing.deepened(less.sharing, times)
         return replace(
             self,
-            eager=self.eager * (1 + times) + less.eager * -times,
-            compiled=self.compiled * (1 + times) + less.compiled * -times,
+            eager=self.eager.deepened(less.eager, times),
+            compiled=self.compiled.deepened(less.compiled, times),
+            sharing=sharing,
         )

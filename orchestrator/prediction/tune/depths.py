@@ -35,7 +35,9 @@ def step_works(trials: Sequence[TrialSpec], gpu: Gpu) -> list[StepWork | None]:
 def quick_predictions(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
     """Memory of trials that share traces, in order, within seconds: few layers are traced, and of
     rows of unequal length the longest stand for all. Whole predictions where that cannot be."""
-    with quiet_libraries():
+    with quick_imports():
+        from orchestrator.prediction.tracing.fake_ranks import fake_ranks
+    with quiet_libraries(), fake_ranks(trials[0].world_size):
         by_depth = ByDepth.of(trials, gpu, Shared())
         if by_depth is not None:
             return list(map(by_depth.prediction, trials))
@@ -57,14 +59,15 @@ class ByDepth:
         """None if the trials cannot be traced. Memory is that of the longest rows."""
         simpler = [traceable(spec).spec for spec in trials]
         spec = simpler[0]
-        if unpredictable(spec) or spec.settings.deepspeed is not None or spec.world_size > 1:
+        if unpredictable(spec):
             return None
         with quick_imports():
             from jobs.trial.models import architecture_config
         try:
             config = architecture_config(simpler[0].model)
             layers = int(getattr(config, "num_hidden_layers", 0) or 0)
-            if layers <= _MORE:
+            # What DeepSpeed's engine holds does not grow in proportion.
+            if layers <= _MORE or spec.settings.deepspeed is not None:
                 whole = _group(simpler, layers, gpu, shared)
                 compiled = CompiledMemory(few=whole, more=whole, layers=max(1, layers))
                 return cls(few=whole, more=whole, times=0.0, compiled=compiled)

@@ -16,12 +16,15 @@ from functools import partial
 
 from jobs.spec import TrainingRecipe, TrialSpec
 from jobs.techniques import BATCH_AXES
+from jobs.techniques.axes.sharding import SHARDING
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.estimator import Watch, model_key, quiet_libraries, unwatched
 from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.model_group import Shared
 from orchestrator.prediction.time.operations import StepWork
-from orchestrator.prediction.time.step_time import StepTime, step_time
+from orchestrator.prediction.time.ranks_time import time_of
+from orchestrator.prediction.time.step_time import StepTime
 from orchestrator.prediction.time.step_work import update_key
 from orchestrator.prediction.tune.depths import ByDepth
 
@@ -43,71 +46,51 @@ class Candidate:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SetForecast:
-    """A set of techniques at all its micro-batches, the smallest first."""
-
-    specs: Sequence[TrialSpec]
-    by_depth: ByDepth
-
-    def fastest(self, memory_bytes: int, gpu: Gpu) -> Candidate | None:
-        """Its fastest micro-batch that fits; None if none does."""
-        # Memory grows with the micro-batch.
-        fitting = bisect.bisect(self.specs, memory_bytes, key=self._device_bytes)
-        found = []
-        for position in range(max(0, fitting - _TIMED_SIZES), fitting):
-            spec = self.specs[position]
-            step = self.by_depth.step(spec)
-            time = None if step is None else step_time(step, gpu)
-            if step is not None and time is not None:
-                device = self.by_depth.device_bytes(spec) or 0
-                found.append(Candidate(spec=spec, device_bytes=device, step=step, time=time))
-        return min(found, key=lambda own: own.time.likely_seconds_per_sample, default=None)
-
-    def _device_bytes(self, spec: TrialSpec) -> int:
-        known = self.by_depth.device_bytes(spec)
-        return sys.maxsize if known is None else known
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SpaceForecast:
-    sets: Sequence[SetForecast]
+    fitting: Sequence[Sequence[Candidate]]
+    """For each memory that was asked for: of each set the fastest micro-batch that fits."""
     recipe: TrainingRecipe
     """The user's own."""
+    sets: int
     left_out: int
     """Sets of techniques without a forecast of their own."""
 
-    def ranked(
-        self, memory_bytes: int, gpu: Gpu, *, of_other_recipes: bool = False
-    ) -> list[Candidate]:
-        """Of each set that trains like the user's arguments, or of each other one, its fastest
-        micro-batch that fits, the fastest first."""
-        found = []
-        with quiet_libraries():  # micro-batches are traced once they are asked for
-            for own in self.sets:
-                if (own.specs[0].training_recipe != self.recipe) is of_other_recipes:
-                    found.append(own.fastest(memory_bytes, gpu))
-        fitting = [own for own in found if own is not None]
-        return sorted(fitting, key=lambda own: own.time.likely_seconds_per_sample)
+    def ranked(self, asked: int = 0, *, of_other_recipes: bool = False) -> list[Candidate]:
+        """Of the sets that train like the user's arguments, or of all others, the fastest first."""
+        found = [
+            own
+            for own in self.fitting[asked]
+            if (own.spec.training_recipe != self.recipe) is of_other_recipes
+        ]
+        return sorted(found, key=lambda own: own.time.likely_seconds_per_sample)
+
+
+Asked = Sequence[tuple[Gpu, int]]
+"""Cards, each with the memory (bytes) that a trial may take of it."""
 
 
 def forecast_space(
-    trials: Sequence[TrialSpec], gpu: Gpu, watch: Watch = unwatched
+    trials: Sequence[TrialSpec], asked: Asked, watch: Watch = unwatched
 ) -> SpaceForecast:
     """Trace the ways to run the model that most sets share, and those that train most differently.
-    The user's own trial comes first."""
+    The user's own trial comes first. Traces are those of the first card; others may pick other
+    attention kernels."""
     by_set: dict[str, list[TrialSpec]] = {}
     for spec in trials:
         by_set.setdefault(_techniques(spec), []).append(spec)
     recipe = trials[0].training_recipe
     chosen = _worth_tracing(list(_by_trace(by_set.values()).values()), recipe)
-    sets: list[SetForecast] = []
-    shared = Shared()
+    fitting: list[list[Candidate]] = [[] for _ in asked]
+    shared, number = Shared(), 0
     with quiet_libraries():
-        for number, distinct in enumerate(chosen):
-            watch(number, len(chosen))
-            sets += _of_trace(list(distinct.values()), gpu, shared)
+        for done, distinct in enumerate(chosen):
+            watch(done, len(chosen))
+            for specs in _of_trace(list(distinct.values()), asked, shared):
+                number += 1
+                for found, own in zip(fitting, specs, strict=True):
+                    found += [own] if own is not None else []
         watch(len(chosen), len(chosen))
-    return SpaceForecast(sets=sets, recipe=recipe, left_out=len(by_set) - len(sets))
+    return SpaceForecast(fitting=fitting, recipe=recipe, sets=number, left_out=len(by_set) - number)
 
 
 Distinct = dict[tuple[str, TrainingRecipe], list[TrialSpec]]
@@ -129,11 +112,25 @@ def _by_trace(sets: Iterable[list[TrialSpec]]) -> dict[str, Distinct]:
 
 
 def _worth_tracing(traces: list[Distinct], recipe: TrainingRecipe) -> list[Distinct]:
-    """The first, and in turn the next that most sets share, and that trains most differently."""
+    """Of each way to share a training between GPUs, in turn: the trace that most sets share, and
+    the one that trains most differently. The user's own trace is the first of all."""
+    by_sharding: dict[object, list[Distinct]] = {}
+    for distinct in traces:
+        sharding = _first(distinct).choices.get(SHARDING.name)
+        by_sharding.setdefault(sharding, []).append(distinct)
+    most = MOST_TRACES if len(by_sharding) == 1 else MOST_TRACES // 2
+    return [own for distinct in by_sharding.values() for own in _in_turn(distinct, recipe)[:most]]
+
+
+def _in_turn(traces: list[Distinct], recipe: TrainingRecipe) -> list[Distinct]:
     by_sets = sorted(traces[1:], key=len, reverse=True)
     by_recipe = sorted(by_sets, key=partial(_differences, recipe), reverse=True)
     in_turn = itertools.chain(traces[:1], *zip(by_sets, by_recipe, strict=True))
-    return [*{id(distinct): distinct for distinct in in_turn}.values()][:MOST_TRACES]
+    return [*{id(distinct): distinct for distinct in in_turn}.values()]
+
+
+def _first(distinct: Distinct) -> TrialSpec:
+    return next(iter(distinct.values()))[0]
 
 
 def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
@@ -141,10 +138,38 @@ def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
     return max(len(own.choices ^ recipe.choices) for _, own in distinct)
 
 
-def _of_trace(sets: list[list[TrialSpec]], gpu: Gpu, shared: Shared) -> Iterator[SetForecast]:
-    by_depth = ByDepth.of([*itertools.chain(*sets)], gpu, shared)
-    if by_depth is not None:
-        yield from (SetForecast(specs=specs, by_depth=by_depth) for specs in sets)
+def _of_trace(
+    sets: list[list[TrialSpec]], asked: Asked, shared: Shared
+) -> Iterator[list[Candidate | None]]:
+    """Of each set the fastest micro-batch that fits, for each memory."""
+    with quick_imports():
+        from orchestrator.prediction.tracing.fake_ranks import fake_ranks
+    with fake_ranks(sets[0][0].world_size):
+        by_depth = ByDepth.of([*itertools.chain(*sets)], asked[0][0], shared)
+        if by_depth is not None:
+            for specs in sets:
+                yield [fastest(specs, by_depth, gpu, memory_bytes) for gpu, memory_bytes in asked]
+
+
+def fastest(
+    specs: Sequence[TrialSpec], by_depth: ByDepth, gpu: Gpu, memory_bytes: int
+) -> Candidate | None:
+    """The fastest micro-batch of a set that fits; None if none does. The smallest comes first."""
+
+    def device_bytes(spec: TrialSpec) -> int:
+        known = by_depth.device_bytes(spec)
+        return sys.maxsize if known is None else known
+
+    found = []
+    # Memory grows with the micro-batch.
+    fitting = bisect.bisect(specs, memory_bytes, key=device_bytes)
+    for spec in specs[max(0, fitting - _TIMED_SIZES) : fitting]:
+        step = by_depth.step(spec)
+        time = None if step is None else time_of(step, gpu)
+        if step is not None and time is not None:
+            size = device_bytes(spec)
+            found.append(Candidate(spec=spec, device_bytes=size, step=step, time=time))
+    return min(found, key=lambda own: own.time.likely_seconds_per_sample, default=None)
 
 
 def _techniques(spec: TrialSpec) -> str:
