@@ -108,11 +108,11 @@ def _traced(
     specs: Sequence[TrialSpec], gpu: Gpu, shared: Shared, make: type[ModelGroup]
 ) -> tuple[list[Prediction], Picks]:
     with quick_imports():
+        from orchestrator.prediction.tracing.deep_step import DeepStep
         from orchestrator.prediction.tracing.fake_ranks import fake_ranks
-        from orchestrator.prediction.tracing.fake_step import FakeStep
     with fake_ranks(specs[0].world_size):
         try:
-            step = FakeStep(specs[0], gpu)
+            step = DeepStep(specs[0], gpu, shared.known)
             group = make(specs, step, gpu, shared)
         except Exception as error:  # a model or a file of the user's may raise anything
             return [unknown(spec, error) for spec in specs], set()

@@ -90,7 +90,7 @@ class Work:
         return Work(by_kind=both, model_flop=self.model_flop + other.model_flop)
 
     def deepened(self, less: Work, times: float) -> Work:
-        """That of a model with ``times`` as many layers more as ``less`` has fewer."""
+        """The work of a model with ``times`` as many layers more as ``less`` has fewer."""
         return self * (1 + times) + less * -times
 
     def has_kernels_of(self, other: Work) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.bounds import traceable
-from orchestrator.prediction.estimator import predict, quiet_libraries, sharing_traces
+from orchestrator.prediction.estimator import predict, quiet_libraries
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.model_group import ModelGroup, Shared
@@ -18,18 +18,6 @@ from orchestrator.prediction.unsupported import unpredictable
 
 _FEW, _MORE = 2, 4
 """Layers that are traced. Layers may alternate, so both are even."""
-
-
-def step_works(trials: Sequence[TrialSpec], gpu: Gpu) -> list[StepWork | None]:
-    """The kernels of a step of each trial, in order; None where they are not known."""
-    by_id: dict[str, StepWork | None] = {}
-    shared = Shared()
-    with quiet_libraries():
-        for group in sharing_traces(trials):
-            by_depth = ByDepth.of(group, gpu, shared)
-            for spec in group:
-                by_id[spec.trial_id] = None if by_depth is None else by_depth.step(spec)
-    return [by_id[spec.trial_id] for spec in trials]
 
 
 def quick_predictions(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
@@ -120,6 +108,6 @@ def _group(trials: Sequence[TrialSpec], layers: int, gpu: Gpu, shared: Shared) -
     model = trials[0].model
     config = {**model.config, "num_hidden_layers": layers} if layers else model.config
     spec = replace(trials[0], model=replace(model, config=config))
-    step = FakeStep(spec, gpu)
+    step = FakeStep(spec, gpu, shared.known)
     step.batches = of_longest_rows(step.batches)
     return ModelGroup(trials, step, gpu, shared)
