@@ -1,7 +1,7 @@
 """The fastest configurations of ``tune``'s space that fit a memory, forecast from few traces.
 
-Sets of techniques that no trace tells apart share a forecast, and the first stands for all. Memory
-is that of two models with few layers, continued to the model's own number of layers.
+Sets of techniques that no trace tells apart share a forecast, and the first stands for all. Of rows
+of unequal length the longest stand for all in the memory, and usual ones in the time.
 """
 
 from __future__ import annotations
@@ -11,22 +11,28 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from jobs.spec import TrainingRecipe, TrialSpec
 from jobs.techniques import BATCH_AXES
 from jobs.techniques.axes.sharding import SHARDING
 from orchestrator.prediction.bounds import traceable
-from orchestrator.prediction.estimator import Watch, model_key, quiet_libraries, unwatched
+from orchestrator.prediction.estimator import (
+    Watch,
+    model_key,
+    of_longest_rows,
+    quiet_libraries,
+    traced_step,
+    unwatched,
+)
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.libraries import quick_imports
-from orchestrator.prediction.model_group import Shared
+from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.time.operations import StepWork
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import StepTime
 from orchestrator.prediction.time.step_work import update_key
-from orchestrator.prediction.tune.depths import ByDepth
+from orchestrator.prediction.tune.compiled_memory import CompiledMemory
 
 MOST_TRACES = 10
 """Ways to run a model that are traced; each takes a second or two."""
@@ -40,7 +46,9 @@ class Candidate:
 
     spec: TrialSpec
     device_bytes: int
-    """Upper end of what NVML would see; of rows of unequal length, on the longest alone."""
+    """Upper end of what NVML would see; the likely figure of compiled code."""
+    is_of_longest: bool = False
+    """Whether that is of the longest of rows of unequal length alone."""
     step: StepWork
     time: StepTime
 
@@ -48,15 +56,17 @@ class Candidate:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpaceForecast:
     fitting: Sequence[Sequence[Candidate]]
-    """For each memory that was asked for: of each set the fastest micro-batch that fits."""
+    """For each memory that was asked for: of each set the largest micro-batches that fit."""
     recipe: TrainingRecipe
     """The user's own."""
     sets: int
     left_out: int
     """Sets of techniques without a forecast of their own."""
+    shared: Shared = field(default_factory=Shared)
 
     def ranked(self, asked: int = 0, *, of_other_recipes: bool = False) -> list[Candidate]:
-        """Of the sets that train like the user's arguments, or of all others, the fastest first."""
+        """The micro-batches of sets that train like the user's arguments, or of all others, the
+        fastest first."""
         found = [
             own
             for own in self.fitting[asked]
@@ -88,9 +98,15 @@ def forecast_space(
             for specs in _of_trace(list(distinct.values()), asked, shared):
                 number += 1
                 for found, own in zip(fitting, specs, strict=True):
-                    found += [own] if own is not None else []
+                    found += own
         watch(len(chosen), len(chosen))
-    return SpaceForecast(fitting=fitting, recipe=recipe, sets=number, left_out=len(by_set) - number)
+    return SpaceForecast(
+        fitting=fitting,
+        recipe=recipe,
+        sets=number,
+        left_out=len(by_set) - number,
+        shared=shared,
+    )
 
 
 Distinct = dict[tuple[str, TrainingRecipe], list[TrialSpec]]
@@ -140,36 +156,91 @@ def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
 
 def _of_trace(
     sets: list[list[TrialSpec]], asked: Asked, shared: Shared
-) -> Iterator[list[Candidate | None]]:
-    """Of each set the fastest micro-batch that fits, for each memory."""
-    with quick_imports():
-        from orchestrator.prediction.tracing.fake_ranks import fake_ranks
-    with fake_ranks(sets[0][0].world_size):
-        by_depth = ByDepth.of([*itertools.chain(*sets)], asked[0][0], shared)
-        if by_depth is not None:
+) -> Iterator[list[list[Candidate]]]:
+    """Of each set the largest micro-batches that fit, for each memory."""
+    simpler = [traceable(spec).spec for spec in itertools.chain(*sets)]
+    gpu = asked[0][0]
+    try:
+        with traced_step(simpler[0], gpu, shared) as step:
+            group = of_longest_rows(simpler, step, gpu, shared)
+            traced = TracedSets(group, CompiledMemory(group))
             for specs in sets:
-                yield [fastest(specs, by_depth, gpu, memory_bytes) for gpu, memory_bytes in asked]
+                yield [traced.fitting(specs, *own) for own in asked]
+    except Exception:  # a model may refuse any trace
+        return
 
 
-def fastest(
-    specs: Sequence[TrialSpec], by_depth: ByDepth, gpu: Gpu, memory_bytes: int
-) -> Candidate | None:
-    """The fastest micro-batch of a set that fits; None if none does. The smallest comes first."""
+@dataclass(frozen=True, slots=True)
+class TracedSets:
+    """Sets that share traces."""
 
-    def device_bytes(spec: TrialSpec) -> int:
-        known = by_depth.device_bytes(spec)
-        return sys.maxsize if known is None else known
+    group: ModelGroup
+    compiled: CompiledMemory
 
-    found = []
-    # Memory grows with the micro-batch.
-    fitting = bisect.bisect(specs, memory_bytes, key=device_bytes)
-    for spec in specs[max(0, fitting - _TIMED_SIZES) : fitting]:
-        step = by_depth.step(spec)
-        time = None if step is None else time_of(step, gpu)
-        if step is not None and time is not None:
-            size = device_bytes(spec)
-            found.append(Candidate(spec=spec, device_bytes=size, step=step, time=time))
-    return min(found, key=lambda own: own.time.likely_seconds_per_sample, default=None)
+    def fitting(self, specs: Sequence[TrialSpec], gpu: Gpu, memory_bytes: int) -> list[Candidate]:
+        """The largest micro-batches of a set that fit, of which one is the fastest. ``specs``: the
+        smallest first."""
+        # Memory grows with the micro-batch.
+        fitting = bisect.bisect(specs, memory_bytes, key=self.device_bytes)
+        found = []
+        for spec in specs[max(0, fitting - _TIMED_SIZES) : fitting]:
+            step = self.step(spec)
+            time = None if step is None else time_of(step, gpu)
+            if step is not None and time is not None:
+                own = Candidate(
+                    spec=spec,
+                    device_bytes=self.device_bytes(spec),
+                    is_of_longest=self.group.step.batches.ragged is not None,
+                    step=step,
+                    time=time,
+                )
+                found.append(own)
+        return found
+
+    def step(self, spec: TrialSpec) -> StepWork | None:
+        """None if a technique changes its kernels in a way that is not known."""
+        simpler = traceable(spec)
+        try:
+            return simpler.step(self.group.step_work(simpler.spec))
+        except Exception:  # a kernel may refuse the inputs
+            return None
+
+    def device_bytes(self, spec: TrialSpec) -> int:
+        """The memory of the GPU: its upper end, or of a compiled trial the likely figure. More than
+        any GPU has, if it is not known."""
+        simpler = traceable(spec)
+        kept = self.compiled.kept(spec) if simpler.is_compiled else 0.0
+        device = self.group.prediction(simpler.spec, kept=kept).device
+        if device is None:
+            return sys.maxsize
+        return device.bytes if kept else device.most
+
+
+def best(
+    candidates: Sequence[Candidate], gpu: Gpu, memory_bytes: int, shared: Shared
+) -> list[Candidate]:
+    """Of each set the first candidate that fits. Of rows of unequal length, the first of all fits
+    with an epoch of all rows, and others as far as that says of their traces."""
+    added: dict[str, float] = {}
+    """Trace -> the memory of an epoch, as a multiple of that of the longest rows."""
+    found: dict[str, Candidate] = {}
+    for own in candidates:
+        trace, longest = model_key(traceable(own.spec).spec), own.device_bytes
+        if own.is_of_longest and not found and longest * added.get(trace, 1.0) <= memory_bytes:
+            own = _of_epoch(own, gpu, shared)
+            added[trace] = own.device_bytes / longest
+        if longest * added.get(trace, 1.0) <= memory_bytes:
+            found.setdefault(_techniques(own.spec), own)
+    return list(found.values())
+
+
+def _of_epoch(own: Candidate, gpu: Gpu, shared: Shared) -> Candidate:
+    """The candidate, whose memory is that of an epoch of all rows."""
+    simpler = traceable(own.spec).spec
+    with quiet_libraries(), traced_step(simpler, gpu, shared) as step:
+        group = ModelGroup([simpler], step, gpu, shared)
+        device_bytes = TracedSets(group, CompiledMemory(group)).device_bytes(own.spec)
+    return replace(own, device_bytes=device_bytes, is_of_longest=False)
 
 
 def _techniques(spec: TrialSpec) -> str:

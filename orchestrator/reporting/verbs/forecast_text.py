@@ -48,8 +48,9 @@ def _is_faster(one: Candidate, other: Candidate) -> bool:
 def _listed(candidates: Sequence[Candidate], axes: Sequence[str]) -> Iterator[str]:
     for place, own in enumerate(candidates, 1):
         yield f"  {place}. {label(own.spec.choices, axes)}"
-        needs = f"at most {memory(own.device_bytes)}"
-        if own.step.new_shapes:
+        # Of compiled code the likely figure is known.
+        needs = f"{'about' if own.step.is_compiled else 'at most'} {memory(own.device_bytes)}"
+        if own.is_of_longest:
             needs += " on the longest rows, and what other lengths leave in the allocator's cache"
         yield f"     {time_words(own.time)}; {needs}"
 

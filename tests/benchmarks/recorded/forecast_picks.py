@@ -49,16 +49,17 @@ def _of_run(dataset: Dataset, rows: Sequence[Row]) -> Iterator[str]:
         load_config(dataset.run.config["path"]), Goal(), has_gpu=True, is_missing=lambda _: False
     )
     trials = [spec for spec in space.plan.trials if _could_be_tried(spec, axes)]
-    forecast = forecast_space(trials, gpu)
+    budgets = dataset.run.config["budgets"]
+    forecast = forecast_space(trials, [(gpu, budget) for budget in budgets])
     keys = {_techniques(spec.choices): forecast_key(spec) for spec in trials}
-    for budget in dataset.run.config["budgets"]:
+    for asked, budget in enumerate(budgets):
         fitting = [row for row in rows if row["device_peak_bytes"] <= budget]
         within = [row for row in fitting if _techniques(row) in keys]
         best = max(row["samples_per_second"] for row in within)
         by_key: dict[str, list[Row]] = {}
         for row in within:
             by_key.setdefault(keys[_techniques(row)], []).append(row)
-        ranked = forecast.ranked(budget, gpu)
+        ranked = forecast.ranked(asked)
         places = [forecast_key(own.spec) for own in ranked]
         place = next((place for place, key in enumerate(places) if key in by_key), None)
         if place is None:
