@@ -76,7 +76,7 @@ def tune_forecast(
     from orchestrator.prediction.estimator import quiet_libraries, unwatched
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
-    from orchestrator.prediction.tune.tune_forecast import best, forecast_space
+    from orchestrator.prediction.tune.tune_forecast import forecast_space, of_each_set
 
     goal = Goal(recipe="usual")
     space = tune_space(config, goal, has_gpu=True, is_missing=lambda _: False)
@@ -88,7 +88,7 @@ def tune_forecast(
         answers = []
         for number, (card, size) in enumerate(asked):
             ranked, others = (
-                best(found.ranked(number, of_other_recipes=own), card, size, found.shared)
+                of_each_set(found.ranked(number, of_other_recipes=own), card, size, found.shared)
                 for own in (False, True)
             )
             price = prices[card.name].price if card.name in prices else None

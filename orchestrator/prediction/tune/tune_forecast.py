@@ -216,7 +216,7 @@ class TracedSets:
         return device.bytes if kept else device.most
 
 
-def best(
+def of_each_set(
     candidates: Sequence[Candidate], gpu: Gpu, memory_bytes: int, shared: Shared
 ) -> list[Candidate]:
     """Of each set the first candidate that fits. Of rows of unequal length, the first of all fits
