@@ -134,10 +134,10 @@ def quick_predictions(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]
     """Those of trials that share traces, in order. Of rows of unequal length the longest stand for
     all, so no epoch is replayed."""
     with quiet_libraries():
-        return _traced(trials, gpu, Shared(), of_longest_rows)[0]
+        return _traced(trials, gpu, Shared(), longest_rows_group)[0]
 
 
-def of_longest_rows(
+def longest_rows_group(
     trials: Sequence[TrialSpec], step: FakeStep, gpu: Gpu, shared: Shared
 ) -> ModelGroup:
     """The trials, on the longest of their rows alone."""

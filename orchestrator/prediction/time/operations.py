@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -131,14 +131,6 @@ class Sharing:
     """Engine -> how often its code on the host runs: once for each collective of FSDP2, and for
     each parameter in each micro-batch of DeepSpeed."""
 
-    def deepened(self, less: Sharing, times: float) -> Sharing:
-        hooks = {
-            engine: calls * (1 + times) - less.hooks[engine] * times
-            for engine, calls in self.hooks.items()
-        }
-        exchanged = self.exchanged.deepened(less.exchanged, times)
-        return replace(self, exchanged=exchanged, hooks=hooks)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepWork:
@@ -162,15 +154,3 @@ class StepWork:
     @property
     def work(self) -> Work:
         return self.compiled if self.is_compiled else self.eager
-
-    def deepened(self, less: StepWork, times: float) -> StepWork:
-        """The step of a model with ``times`` as many layers more as ``less`` has fewer."""
-        sharing = self.sharing
-        if sharing is not None and less.sharing is not None:
-            sharing = sharing.deepened(less.sharing, times)
-        return replace(
-            self,
-            eager=self.eager.deepened(less.eager, times),
-            compiled=self.compiled.deepened(less.compiled, times),
-            sharing=sharing,
-        )

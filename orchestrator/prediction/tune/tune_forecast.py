@@ -21,7 +21,7 @@ from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.estimator import (
     Watch,
     model_key,
-    of_longest_rows,
+    longest_rows_group,
     quiet_libraries,
     traced_step,
     unwatched,
@@ -162,7 +162,7 @@ def _of_trace(
     gpu = asked[0][0]
     try:
         with traced_step(simpler[0], gpu, shared) as step:
-            group = of_longest_rows(simpler, step, gpu, shared)
+            group = longest_rows_group(simpler, step, gpu, shared)
             traced = TracedSets(group, CompiledMemory(group))
             for specs in sets:
                 yield [traced.fitting(specs, *own) for own in asked]
