@@ -20,8 +20,8 @@ from jobs.techniques.axes.sharding import SHARDING
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.estimator import (
     Watch,
-    model_key,
     longest_rows_group,
+    model_key,
     quiet_libraries,
     traced_step,
     unwatched,
