@@ -7,6 +7,7 @@ starts/TRIAL   when and on which node the trial's children began, a line for eac
 gpus/NODE      the state of the node's simulated GPU: "" is fit, "foreign" holds another process's
                memory, "busy" has another process beside the trial's, "lost" answers nothing, "dead"
                answers NVML alone
+seen           the process that saw a GPU's other process
 clock          how many seconds the driver's wall clock is ahead
 """
 

@@ -216,7 +216,8 @@ def share_gpu(scene: Scene) -> None:
 )
 def share_gpu_for_a_moment(scene: Scene) -> None:
     scene.control.write(f"gpus/{scene.victim.node}", "busy")
-    time.sleep(1.5)
+    seen = lambda: scene.control.read("seen") == scene.victim.child  # noqa: E731
+    scene.wait(seen, "the trial sees the other process")
     scene.control.write(f"gpus/{scene.victim.node}", "")
 
 

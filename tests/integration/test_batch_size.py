@@ -17,7 +17,8 @@ CONFIG = (
 axes:
   micro_batch: [1, 2]
   optimizer: [adamw_torch_fused, sgd]
-measure: {timeout: 60s}
+measure: {timeout: 10m}
+cpu_fallback: {warmup_steps: 1, steps: 2}
 """
 )
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.support import light_parent
-from tests.support.commands import python
+from tests.support.commands import printed_json, python
 from tests.support.two_model_cluster import GPU, NODE, TRIALS
 
 pytestmark = pytest.mark.slow
@@ -27,7 +27,7 @@ def swept(
         done = python(*module, folder, env={**os.environ, **variables})
     assert done.returncode == 0, done.stderr[-3000:]
     notes = {path.stem: json.loads(path.read_text()) for path in folder.glob("*.json")}
-    return json.loads(done.stdout.splitlines()[-1]), notes
+    return printed_json(done.stdout), notes
 
 
 def test_every_trial_runs_once_on_each_model_and_on_its_nodes(swept):

@@ -41,7 +41,7 @@ NODE, GPU = "INVENTED_NODE", "CUDA_VISIBLE_DEVICES"
 GPUS = {"large": 2, "small": 1}
 JOINING = {"new model": 3, "second small": 1}
 TRIALS = 2
-MOST_TRIALS = 400
+MOST_TRIALS = 4000
 """Of the second sweep, which ends when the node that joined has run one."""
 
 

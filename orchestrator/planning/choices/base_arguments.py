@@ -9,6 +9,7 @@ from jobs.permissions import argument_refusals, deepspeed_refusals
 from jobs.spec import Choice, DataSpec
 from jobs.techniques import AXES, Axis, Variant
 from orchestrator.planning.choices.arguments import (
+    EXPORTED,
     argument_defaults,
     argument_names,
     ignored_reason,
@@ -88,7 +89,7 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
     # Records would repeat a secret anywhere in the file, except of loggers: run.json shows ``***``.
     recorded = {key: value for key, value in document.value.items() if key != "loggers"}
     problems += _secret_problems(replace(document, value=recorded))
-    problems += _argument_problems(arguments, used)
+    problems += _argument_problems(arguments, left_aside, used)
     problems += _secret_problems(arguments)
     if deepspeed is not None:
         problems += _deepspeed_problems(deepspeed, used)
@@ -158,9 +159,14 @@ def _is_default(name: str, value: Any) -> bool:
     return any(type(value) is type(known) and value == known for known in values)
 
 
-def _argument_problems(part: Document, used: Collection[str]) -> Iterator[Problem]:
-    for name, value in part.value.items():
-        if problem := _argument_problem(name, value, used):
+def _argument_problems(
+    part: Document, left_aside: Mapping[str, Any], used: Collection[str]
+) -> Iterator[Problem]:
+    problems = {name: _argument_problem(name, part.value[name], used) for name in part.value}
+    carried = left_aside.keys() & {*EXPORTED}  # to exported files
+    problems |= {name: value_problem(name, left_aside[name]) for name in carried}
+    for name, problem in problems.items():
+        if problem:
             yield part.problem((name,), problem)
 
 

@@ -92,7 +92,7 @@ def _commands(text: str) -> Iterator[tuple[list[str], Mapping[str, Any]]]:
             words = shlex.split(line, comments=True)
         except ValueError:
             continue
-        words = [word for word in words if word not in _OPERATORS]
+        words = [word for word in words if word not in (*_OPERATORS, "export")]
         while words and re.match(r"\w+=", words[0]):
             name, _, value = words.pop(0).partition("=")
             variables[name] = value

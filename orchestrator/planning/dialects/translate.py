@@ -3,7 +3,7 @@
 import fnmatch
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ import yaml
 from jobs.spec import SyntheticData
 from jobs.techniques import AXES
 from orchestrator.planning.choices.arguments import argument_names, ignored_reason
+from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.dialects.registry import UnreadableFileError, read_file
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours import models
@@ -58,12 +59,45 @@ def finished(
         return _of_the_model(entry, facts, shape)
     if not entry.ours or ", " in entry.ours or not document:
         return entry
+    if _value_at(entry.ours, document) is None:
+        entry = replace(entry, ours=_ELSEWHERE.get(entry.ours, entry.ours))
     found = _value_at(entry.ours, document)
     if entry.ours == "data" and facts.get("file"):
         return replace(entry, verdict=Verdict.TAKEN, taken=found, why="the file is here")
     if found is None and entry.verdict is Verdict.TAKEN:
         return _without_effect(entry)
     return replace(entry, taken=found)
+
+
+_ELSEWHERE = {
+    "data.synthetic.sequence_length": "data.file.max_length",
+    "deepspeed": "axes.offload",
+}
+"""Key of ours -> the one that decides the same where the data set is here, or a file is not."""
+_OWN = ("model.config.", "training_arguments.", "deepspeed.")
+"""Beginnings of keys that are the user's own, as their files have them."""
+
+
+def accepted(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """The configuration without the user's own keys that a sweep would refuse, and why."""
+    try:
+        load_config(document)
+    except ConfigError as error:
+        why = {one.key: one.message.partition("; remove ")[0] for one in error.problems}
+        refused = {key: why[key] for key in why if key.startswith(_OWN)}
+        if refused:
+            document, others = accepted(_without(document, refused))
+            return document, {**refused, **others}
+    return document, {}
+
+
+def _without(inside: Mapping[str, Any], keys: Collection[str], at: str = "") -> dict[str, Any]:
+    return {
+        name: _without(value, keys, f"{at}{name}.") if isinstance(value, Mapping) else value
+        for name, value in inside.items()
+        # A problem of a list's item is that of the list.
+        if not any(re.fullmatch(rf"{re.escape(at + str(name))}(\[.*)?", key) for key in keys)
+    }
 
 
 def _of_the_model(entry: Entry, facts: Mapping[str, Any], shape: Shape) -> Entry:
@@ -179,10 +213,17 @@ def translate(
     entries, stated = _read(files)
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
-    if shape and facts.get("length") is None and not facts.get("file"):
+    has_length = facts.get("length") is not None or facts.get("file")
+    if shape and not has_length and shape.task != "image-classification":
         facts["length"] = SyntheticData().sequence_length
         entries.append(_GUESSED_LENGTH)
-    document = configuration(facts, shape) if shape else {}
+    whole = configuration(facts, shape) if shape else {}
+    document, refused = accepted(whole) if shape else (whole, {})
+    own = {entry.ours: entry for entry in entries}
+    for key, why in refused.items():
+        entry = own.get(key, Entry(key=key, value=_value_at(key, whole), verdict=Verdict.UNKNOWN))
+        entries = [one for one in entries if one is not entry]
+        entries.append(replace(entry, verdict=Verdict.UNKNOWN, ours="", why=why))
     for fact, value in assumed.items():
         if fact not in stated:
             ours = vocabulary.ours(fact)
@@ -217,12 +258,15 @@ def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The facts with what follows from the files that they name, and from the model's name."""
     complete = {**facts, "file": local_file(facts.get("data"), folder)}
     if (given := complete.pop("deepspeed", None)) is not None:
-        complete |= vocabulary.of_deepspeed(given, folder)
+        complete = {**vocabulary.of_deepspeed(given, folder), **complete}
+        if "optimizer" in complete.get("deepspeed", {}):
+            complete.pop("optimizer", None)  # DeepSpeed trains with its own
     model = str(facts.get("model", ""))
     if model and (folder / model / "config.json").is_file():
         complete["model"] = str((folder / model).resolve())
-    if QUANTIZED.search(model.lower()):
-        complete.setdefault("bits", 4)
+    quantized = complete.get("config", {}).get("quantization_config")
+    if quantized or QUANTIZED.search(model.lower()):
+        complete.setdefault("bits", 8 if quantized and quantized.get("load_in_8bit") else 4)
     return complete
 
 
@@ -288,7 +332,7 @@ class _Unknown(Rule):
     def read(self, value: Any) -> Reading:
         if value is None:
             return Reading(verdict=Verdict.ASIDE, why="has no value")
-        return Reading(verdict=Verdict.UNKNOWN, why="no row of this dialect's table is about it")
+        return Reading(verdict=Verdict.UNKNOWN, why="its meaning is not known here")
 
 
 _UNKNOWN = _Unknown()

@@ -15,7 +15,7 @@ _TITLES: Mapping[Verdict, str] = {
     Verdict.NEAREST: "taken as the nearest value",
     Verdict.DEFAULT: "decided by the trainer's default, because no key says it",
     Verdict.IMPOSSIBLE: "not possible here",
-    Verdict.UNKNOWN: "not taken, because its meaning is not known here",
+    Verdict.UNKNOWN: "not taken",
     Verdict.ASIDE: "left aside, because it does not matter here",
 }
 

@@ -193,7 +193,7 @@ def test_command_without_a_verb(arguments, status, said, monkeypatch, capsys):
     assert said in "".join(capsys.readouterr())
 
 
-def test_command_runs_a_verb_as_python_does_and_lightly():
+def test_command_runs_a_verb_as_python_does_and_lightly(tmp_path):
     program = """
 import sys
 from orchestrator.__main__ import run
@@ -207,6 +207,9 @@ finally:
         done = python("-c", program, verb, *DRY_RUN[1:])
         assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "[]")
         assert done.stdout.startswith(f"quickstart: {said}")
+    run = "docs/results/2026-11-21-docs_table-h200"
+    done = python("-c", program, "recommend", run, "--export", str(tmp_path / "train"))
+    assert "peft" not in done.stderr.splitlines()[-1]
     driver = (
         "import sys; from orchestrator.running import sweep_run; assert 'torch' not in sys.modules"
     )
