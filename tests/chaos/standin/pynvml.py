@@ -35,14 +35,14 @@ def nvmlInit() -> None:
 
 
 def nvmlDeviceGetMemoryInfo(handle: str) -> Any:
-    return SimpleNamespace(total=80 * _GIB, used=20 * _GIB if _state() in _PROCESSES else 0)
+    is_used = _state() in _PROCESSES
+    if is_used:
+        Control().looked()
+    return SimpleNamespace(total=80 * _GIB, used=20 * _GIB if is_used else 0)
 
 
 def nvmlDeviceGetComputeRunningProcesses(handle: str) -> list[Any]:
-    state = _state()
-    if state == "busy":
-        Control().write("seen", os.getpid())
-    return [SimpleNamespace(pid=1, usedGpuMemory=20 * _GIB)] * _PROCESSES.get(state, 0)
+    return [SimpleNamespace(pid=1, usedGpuMemory=20 * _GIB)] * _PROCESSES.get(_state(), 0)
 
 
 nvmlShutdown = _PROCESSES.copy

@@ -9,7 +9,7 @@ import yaml
 from jobs.techniques import AXES
 from orchestrator import init
 from orchestrator.planning.config import load_config
-from orchestrator.planning.dialects.registry import dialects
+from orchestrator.planning.dialects.registry import UnreadableFileError, dialects
 from orchestrator.planning.dialects.to_ours.axes import axes_of
 from orchestrator.planning.dialects.to_ours.facts import ours
 from orchestrator.planning.dialects.to_ours.models import shape_of
@@ -159,6 +159,29 @@ def test_a_script_of_ms_swift_is_read_and_not_run(tmp_path):
     assert axes["accumulation"] == 8
     assert axes["adapter"]["lora"]["target_modules"] == ["q_proj", "v_proj"]
     assert axes["base"] == {"bnb_4bit": {"upcast": False}}
+
+
+def test_a_script_with_a_list_of_options_and_a_quotient_of_variables(tmp_path):
+    script = """set -e
+MODEL=${MODEL:-gpt2}
+export SIZE=4
+STEPS=$((24 / SIZE))
+OPTIONS=(
+  --model_name_or_path "$MODEL"  # small
+  --bf16 True
+)
+torchrun --nproc_per_node=2 train.py "${OPTIONS[@]}" \\
+  --per_device_train_batch_size $SIZE --gradient_accumulation_steps $STEPS --max_length 96
+"""
+    result = read(tmp_path, script, "train.sh")
+    axes = result.document["axes"]
+    assert (axes["micro_batch"], axes["accumulation"], axes["precision"]) == (4, 6, "bf16")
+    assert result.document["data"]["synthetic"]["sequence_length"] == 96
+
+
+def test_python_code_is_answered_with_what_to_write(tmp_path):
+    with pytest.raises(UnreadableFileError, match=r"not run here; .*to_json_string"):
+        read(tmp_path, "args = TrainingArguments(bf16=True)\n", "train.py")
 
 
 def test_a_command_line_of_trl(tmp_path):
@@ -392,6 +415,19 @@ def changed(folder: Path, name: str, text: str, **choices):
     init.main(["--from", str(folder / name), "--output", str(target), "--force"])
     (trial,) = plan(load_config(target)).trials
     return changed_file(folder / name, {**trial.choices, **choices})
+
+
+def test_a_number_is_never_a_switch_and_a_subcommand_no_option(tmp_path):
+    quantized = FACTORY.replace("full", "lora") + "quantization_bit: 8\n"
+    kept = changed(tmp_path, "f.yaml", quantized, base="16bit")
+    assert (kept.text, kept.not_written) == (quantized, ("base: 16bit",))
+    pure = changed(tmp_path, "p.yaml", FACTORY.replace("bf16", "pure_bf16"), precision="bf16")
+    assert (pure.changes, pure.not_written) == (("pure_bf16: False", "bf16: True"), ())
+    pairs = FACTORY.replace("stage: sft", "stage: dpo")
+    assert "stage: sft\n" in changed(tmp_path, "g.yaml", pairs, loop="trainer").text
+    result = changed(tmp_path, "dpo.txt", TRL, loop="trainer", micro_batch=2)
+    assert result.text == TRL.replace("batch_size 4", "batch_size 2")
+    assert result.not_written == ("loop: trainer",)
 
 
 def test_a_downloaded_model_has_the_shape_of_its_own_config(tmp_path, monkeypatch):

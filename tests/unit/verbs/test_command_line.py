@@ -19,9 +19,11 @@ from orchestrator.search.base import Grid
 from orchestrator.storage.location import location
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.conftest import build_tiny_spec
-from tests.support.commands import python
+from tests.support.commands import ROOT, python
 from tests.support.records import make_record, write_run
 
+QUICKSTART = str(ROOT / "configs/quickstart.yaml")
+LONG = "x" * 300
 DRY_RUN = ["orchestrator.sweep", "configs/quickstart.yaml", "--dry-run"]
 REMOTE = "model: {task: causal-lm, name_or_path: ./mine, trust_remote_code: true}\n"
 
@@ -101,7 +103,9 @@ def ending(error: BaseException | None = None, status: int = 0) -> Callable[[], 
         (ending(status=3), 3, ""),
         (ending(KeyboardInterrupt()), 130, ""),
         (ending(IsADirectoryError(21, "Is a directory", "here")), 1, "here: Is a directory\n"),
+        (lambda: sweep.main([QUICKSTART, "--output", LONG]), 1, f"{LONG}: File name too long\n"),
     ],
+    ids=["done", "its own", "interrupted", "a folder", "output with too long a name"],
 )
 def test_verb_ends_with_its_exit_status(main, status, said, capfd):
     with pytest.raises(SystemExit) as ended:
