@@ -26,7 +26,7 @@ def quick_imports() -> Iterator[None]:
             import bitsandbytes  # noqa: F401
         from transformers import utils
 
-        absent = dict.fromkeys(("is_torchao_available", "is_scipy_available"), lambda *_: False)
+        absent: dict[str, Any] = dict.fromkeys(("is_torchao_available", "is_scipy_available"), lambda *_: False)
         with patch.multiple(utils, **absent):
             yield
     finally:
