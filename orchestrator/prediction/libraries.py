@@ -26,7 +26,8 @@ def quick_imports() -> Iterator[None]:
             import bitsandbytes  # noqa: F401
         from transformers import utils
 
-        absent: dict[str, Any] = dict.fromkeys(("is_torchao_available", "is_scipy_available"), lambda *_: False)
+        names = ("is_torchao_available", "is_scipy_available")
+        absent: dict[str, Any] = dict.fromkeys(names, lambda *_: False)
         with patch.multiple(utils, **absent):
             yield
     finally:
