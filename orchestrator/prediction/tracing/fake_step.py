@@ -1,5 +1,7 @@
 """A trial's model, data and optimizer as the job builds them, on tensors without data."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 import warnings
@@ -11,7 +13,6 @@ from typing import Any
 import torch
 import transformers
 from accelerate.utils import convert_to_fp32
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from jobs.loops import accelerate as accelerate_loop
 from jobs.spec import ModelSpec, TrialSpec
@@ -23,7 +24,7 @@ from jobs.trial import models
 from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
-from orchestrator.prediction.tracing.batches import BatchShapes, batches_of
+from orchestrator.prediction.tracing.batches import Batches, BatchShapes, batches_of
 from orchestrator.prediction.tracing.cpu_arguments import cpu_arguments
 from orchestrator.prediction.tracing.cuda_attention import Picks, allowed_kernels
 from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
@@ -39,6 +40,7 @@ from orchestrator.prediction.tracing.fake_libraries import (
 from orchestrator.prediction.tracing.fake_liger import LigerModules
 from orchestrator.prediction.tracing.fake_quantized import packed_weights
 from orchestrator.prediction.tracing.fake_ranks import shared, unreduced
+from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.unsupported import has_packed_base, is_fsdp, runs_liger
 
 
@@ -58,15 +60,21 @@ class FakeStep:
     operator whose result's shape depends on data.
     """
 
-    def __init__(self, spec: TrialSpec, gpu: Gpu) -> None:
+    def __init__(
+        self,
+        spec: TrialSpec,
+        gpu: Gpu,
+        known: KnownResults | None = None,
+        batches: tuple[Batches, ModelSpec] | None = None,
+    ) -> None:
         self.spec = spec
         self._gpu = gpu
         self.picks: Picks = set()
         self._liger = LigerModules(gpu)
-        self._recorder = AllocationRecorder()
-        self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._known = known or KnownResults()
+        self._recorder = AllocationRecorder(self._known)
         self._arguments = cpu_arguments(spec)
-        self.batches, self._model_spec = batches_of(spec)
+        self.batches, self._model_spec = batches or batches_of(spec)
         if runs_liger(spec):
             # Imported first, so that what Liger changes in the module is undone.
             config = models.architecture_config(spec.model)
@@ -82,6 +90,11 @@ class FakeStep:
             # As the Trainer does on being made.
             self.model.config.use_cache = self._arguments.use_cache
         self.model.train()
+
+    @property
+    def shallow(self) -> FakeStep:
+        """The step of a model with fewer of the same layers; itself if there is none."""
+        return self
 
     @functools.cached_property
     def trained(self) -> str:
@@ -106,7 +119,7 @@ class FakeStep:
             packing = packed_weights() if has_packed_base(self.spec) else nullcontext()
             resizing = recorded_resizes(self._recorder)
             recorder = self._recorder if is_recorded else nullcontext()
-            with liger, packing, on_cuda, resizing, self._fake_mode, recorder:
+            with liger, packing, on_cuda, resizing, self._known.mode, recorder:
                 yield
 
     def _built_model(self) -> Any:
@@ -163,7 +176,7 @@ class FakeStep:
                 kept = self._kept_logits(batch)
                 inputs = self._inputs(batch)
                 with self._recorder.phase("forward"):
-                    outputs = self._outputs({**inputs, **self._loss_arguments()})
+                    outputs = self._forward(**inputs, **self._loss_arguments())
                     if kept is not None:
                         # The Trainer joins what it keeps after every batch.
                         kept = torch.cat((kept, outputs.logits))
@@ -180,7 +193,7 @@ class FakeStep:
         size = int(self._arguments.eval_batch_size)
         together = min(-(-rows // size), self._arguments.eval_accumulation_steps or rows)
         with self._recorder.phase("forward"):
-            logits: torch.Tensor = self._outputs(self._inputs(batch)).logits
+            logits: torch.Tensor = self._forward(**self._inputs(batch)).logits
             return logits.new_empty(((together - 1) * size, *logits.shape[1:]))
 
     def _inputs(self, batch: BatchShapes) -> dict[str, torch.Tensor]:
@@ -196,7 +209,7 @@ class FakeStep:
         # The loss and its arguments are gone before the next micro-batch.
         loss_arguments = self._loss_arguments()
         with self._recorder.phase("forward"):
-            loss = self._loss({**inputs, **loss_arguments})
+            loss = self._forward(**inputs, **loss_arguments).loss
         with self._recorder.phase("backward"):
             loss.backward()
             del loss, loss_arguments
@@ -207,12 +220,6 @@ class FakeStep:
         if _runs_trainer(self.spec) and _accepts_loss_arguments(self.model):
             return {"num_items_in_batch": torch.empty((), dtype=torch.int64)}
         return {}
-
-    def _loss(self, inputs: dict[str, Any]) -> torch.Tensor:
-        return self._outputs(inputs).loss
-
-    def _outputs(self, inputs: dict[str, torch.Tensor]) -> Any:
-        return self._forward(**inputs)
 
     def _pass(self, **inputs: torch.Tensor) -> Any:
         """After autocast the outputs are in 32 bits, as accelerate converts them."""
