@@ -10,7 +10,7 @@ import torch
 
 from jobs.spec import DatasetFile
 from jobs.trial.data.collators import IGNORED
-from jobs.trial.data.images import opened
+from jobs.trial.data.decoded_images import opened
 from jobs.trial.data.recognition import Source
 from jobs.trial.data.tokenizing import require_chats, tokenizer_name
 from jobs.trial.data.user_file import rows_of_file

@@ -12,7 +12,7 @@ from jobs.data_lines import naming_the_line
 from jobs.spec import DatasetFile, Task
 from jobs.trial.data.class_labels import numbered
 from jobs.trial.data.collators import IGNORED, Collator, PadRows, tokenizer_collator
-from jobs.trial.data.images import pixel_rows
+from jobs.trial.data.decoded_images import pixel_rows
 from jobs.trial.data.recognition import OTHER_NAMES, Source, refusal, source_of
 from jobs.trial.data.row_lengths import arrow_lists, ragged_lengths
 from jobs.trial.data.tokenizing import loaded_tokenizer, rows_to_tokens, tokenizer_of

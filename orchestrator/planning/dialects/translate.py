@@ -2,8 +2,7 @@
 
 import fnmatch
 import json
-import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,121 +10,24 @@ from typing import Any
 import yaml
 
 from jobs.spec import SyntheticData
-from jobs.techniques import AXES
 from orchestrator.planning.choices.arguments import argument_names, ignored_reason
-from orchestrator.planning.config import ConfigError, load_config
+from orchestrator.planning.dialects.entries import QUANTIZED, Entry, finished, value_at
 from orchestrator.planning.dialects.registry import UnreadableFileError, read_file
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours import models
+from orchestrator.planning.dialects.to_ours.accepted import accepted
 from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
-from orchestrator.planning.dialects.to_ours.models import Shape, sees_images
 from orchestrator.planning.dialects.trainers.tables import (
-    OFF,
     REASONS,
     Dialect,
     Reading,
     Rule,
     Verdict,
-    spelt,
 )
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.redaction import secret_paths
 from orchestrator.storage.user_files import refuse_used_file
-
-QUANTIZED = re.compile(r"gptq|awq|aqlm|int4|bnb-?4bit|nf4|nvfp4|4bit")
-"""Words of a model's name that say in which format of few bits its weights are."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
-    """One line of the table beside the written configuration."""
-
-    key: str
-    value: Any
-    verdict: Verdict
-    ours: str = ""
-    """The key of our configuration that it decides."""
-    taken: Any = None
-    """The value that it has there."""
-    why: str = ""
-
-
-def finished(
-    entry: Entry, facts: Mapping[str, Any], shape: Shape | None, document: Mapping[str, Any]
-) -> Entry:
-    """The entry with the value that its key has in the configuration, which ``facts`` made."""
-    if entry.ours == "model" and shape is not None:
-        return _of_the_model(entry, facts, shape)
-    if not entry.ours or ", " in entry.ours or not document:
-        return entry
-    if _value_at(entry.ours, document) is None:
-        entry = replace(entry, ours=_ELSEWHERE.get(entry.ours, entry.ours))
-    found = _value_at(entry.ours, document)
-    if entry.ours == "data" and facts.get("file"):
-        return replace(entry, verdict=Verdict.TAKEN, taken=found, why="the file is here")
-    if found is None and entry.verdict is Verdict.TAKEN:
-        return _without_effect(entry)
-    return replace(entry, taken=found)
-
-
-_ELSEWHERE = {
-    "data.synthetic.sequence_length": "data.file.max_length",
-    "deepspeed": "axes.offload",
-}
-"""Key of ours -> the one that decides the same where the data set is here, or a file is not."""
-_OWN = ("model.config.", "training_arguments.", "deepspeed.")
-"""Beginnings of keys that are the user's own, as their files have them."""
-
-
-def accepted(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, str]]:
-    """The configuration without the user's own keys that a sweep would refuse, and why."""
-    try:
-        load_config(document)
-    except ConfigError as error:
-        why = {one.key: one.message.partition("; remove ")[0] for one in error.problems}
-        refused = {key: why[key] for key in why if key.startswith(_OWN)}
-        if refused:
-            document, others = accepted(_without(document, refused))
-            return document, {**refused, **others}
-    return document, {}
-
-
-def _without(inside: Mapping[str, Any], keys: Collection[str], at: str = "") -> dict[str, Any]:
-    return {
-        name: _without(value, keys, f"{at}{name}.") if isinstance(value, Mapping) else value
-        for name, value in inside.items()
-        # A problem of a list's item is that of the list.
-        if not any(re.fullmatch(rf"{re.escape(at + str(name))}(\[.*)?", key) for key in keys)
-    }
-
-
-def _of_the_model(entry: Entry, facts: Mapping[str, Any], shape: Shape) -> Entry:
-    why = shape.source
-    has_images = facts.get("task") == "image-text-to-text" or sees_images(str(entry.value))
-    if has_images and shape.task != "image-text-to-text":
-        why += ", a model of texts: images and their tower are left out"
-    if found := QUANTIZED.search(str(entry.value).lower()):
-        why += f"; {found[0]} weights become a 4-bit base of bitsandbytes under an adapter"
-    is_exact = shape.is_exact and why == shape.source
-    verdict = Verdict.TAKEN if is_exact else Verdict.NEAREST
-    return replace(entry, verdict=verdict, taken=shape.checkpoint or shape.architecture, why=why)
-
-
-def _without_effect(entry: Entry) -> Entry:
-    axis = AXES.get(entry.ours.removeprefix("axes."))
-    # A switch that is off is the default of its axis.
-    if axis is not None and spelt(entry.value) in ("full", *OFF):
-        return replace(entry, taken=axis.default)
-    why = "has no effect beside the other keys"
-    return replace(entry, verdict=Verdict.ASIDE, ours="", why=why)
-
-
-def _value_at(key: str, document: Mapping[str, Any]) -> Any:
-    found: Any = document
-    for part in key.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -221,7 +123,7 @@ def translate(
     document, refused = accepted(whole) if shape else (whole, {})
     own = {entry.ours: entry for entry in entries}
     for key, why in refused.items():
-        entry = own.get(key, Entry(key=key, value=_value_at(key, whole), verdict=Verdict.UNKNOWN))
+        entry = own.get(key, Entry(key=key, value=value_at(key, whole), verdict=Verdict.UNKNOWN))
         entries = [one for one in entries if one is not entry]
         entries.append(replace(entry, verdict=Verdict.UNKNOWN, ours="", why=why))
     for fact, value in assumed.items():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -154,11 +154,3 @@ class StepWork:
     @property
     def work(self) -> Work:
         return self.compiled if self.is_compiled else self.eager
-
-    def deepened(self, less: StepWork, times: float) -> StepWork:
-        """The step of a model with ``times`` as many layers more as ``less`` has fewer."""
-        return replace(
-            self,
-            eager=self.eager.deepened(less.eager, times),
-            compiled=self.compiled.deepened(less.compiled, times),
-        )

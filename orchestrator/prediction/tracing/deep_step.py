@@ -23,6 +23,10 @@ _PLAIN = (bool, int, float, str, tuple, type(None))
 class DeepStep(FakeStep):
     """A step whose micro-batches need not run through all of the layers."""
 
+    @property
+    def shallow(self) -> FakeStep:
+        return self if self._shallow is None else self._shallow[0]
+
     def micro_batches(self, batch: BatchShapes, *, samples: int, accumulated: bool) -> MicroBatches:
         """As ``FakeStep``, with other numbers of allocations."""
         if self._shallow is not None:

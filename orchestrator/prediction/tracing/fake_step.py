@@ -1,5 +1,7 @@
 """A trial's model, data and optimizer as the job builds them, on tensors without data."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 import warnings
@@ -88,6 +90,11 @@ class FakeStep:
             # As the Trainer does on being made.
             self.model.config.use_cache = self._arguments.use_cache
         self.model.train()
+
+    @property
+    def shallow(self) -> FakeStep:
+        """The step of a model with fewer of the same layers; itself if there is none."""
+        return self
 
     @functools.cached_property
     def trained(self) -> str:

@@ -4,8 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.planning.dialects.entries import Entry
 from orchestrator.planning.dialects.trainers.tables import Verdict
-from orchestrator.planning.dialects.translate import Entry, Translation
+from orchestrator.planning.dialects.translate import Translation
 from orchestrator.reporting.terminal.safe_text import shortened, visible
 
 _WORDS = 60

@@ -11,11 +11,12 @@ from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.planning.choices.base_arguments import CUSTOM
 from orchestrator.planning.choices.technique_parameters import read_family
+from orchestrator.planning.dialects.entries import Entry
 from orchestrator.planning.dialects.registry import read_file
 from orchestrator.planning.dialects.to_ours.axes import COMPILE_MODES, axes_of
 from orchestrator.planning.dialects.to_ours.facts import Facts, ours
 from orchestrator.planning.dialects.trainers.tables import Dialect, Rule
-from orchestrator.planning.dialects.translate import Entry, entries_of, translate
+from orchestrator.planning.dialects.translate import entries_of, translate
 from orchestrator.planning.dialects.write_back.text_edit import Edits, edited
 
 OFF = False
