@@ -113,7 +113,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 SHARING = {
-    "Ray": "batch_size doctor object_stores pages sweep tune",
+    "Ray": "doctor object_stores pages sweep tune",
     "fork server": "anatomy decoder_techniques export export_trl secrets sharding techniques",
 }
 """What test_NAME.py of tests/integration or tests/docs starts once for a worker -> these names."""

@@ -49,6 +49,7 @@ class Device(Tracker):
         self._peak_used = 0
         self._last_used = -1
         self._stop = threading.Event()
+        self._polling = threading.Lock()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:
@@ -132,14 +133,15 @@ class Device(Tracker):
     def _poll_memory(self) -> int:
         """Bytes in use now; updates their peak and the number of other processes. Listing processes
         disturbs the steps, so they are counted only if the memory has changed."""
-        used = self._used_bytes()
-        self._peak_used = max(self._peak_used, used)
-        if used != self._last_used:
-            self._last_used = used
-            most_so_far = self._values["gpu_foreign_processes"]
-            now = self._foreign_processes(has_context=True)
-            self._values["gpu_foreign_processes"] = max(most_so_far, now)
-        return used
+        with self._polling:  # what the other thread has seen must be counted first
+            used = self._used_bytes()
+            self._peak_used = max(self._peak_used, used)
+            if used != self._last_used:
+                self._last_used = used
+                most_so_far = self._values["gpu_foreign_processes"]
+                now = self._foreign_processes(has_context=True)
+                self._values["gpu_foreign_processes"] = max(most_so_far, now)
+            return used
 
     def _stop_polling(self) -> None:
         self._stop.set()

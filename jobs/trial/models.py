@@ -49,6 +49,9 @@ def build(
     make = functools.partial(model_class.from_config, config, trust_remote_code=False, **arguments)
     if is_checkpoint:
         arguments |= {"config": config, "trust_remote_code": spec.trust_remote_code}
+        if spec.task.endswith("-classification") and "num_labels" in spec.config:
+            # For other classes than the checkpoint's, the last layer begins anew.
+            arguments["ignore_mismatched_sizes"] = True
         make = functools.partial(model_class.from_pretrained, spec.name_or_path, **arguments)
     if place is not None:
         return place(make, is_checkpoint, device)

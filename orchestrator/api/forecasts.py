@@ -76,31 +76,32 @@ def tune_forecast(
     from orchestrator.prediction.estimator import quiet_libraries, unwatched
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
-    from orchestrator.prediction.tune.tune_forecast import forecast_space
+    from orchestrator.prediction.tune.tune_forecast import forecast_space, of_each_set
 
     goal = Goal(recipe="usual")
     space = tune_space(config, goal, has_gpu=True, is_missing=lambda _: False)
     named = [gpu] if gpu else [name for name in prices if not name[0].isdigit()] or ["h200"]
     cards = [load_gpu(name) for name in named]
     with without_gpus(), quiet_libraries():
-        # The traces are those of the first card; others may pick other attention kernels.
-        found = forecast_space(space.plan.trials, cards[0], watch or unwatched)
-        answers = [
-            CardForecast(
-                card=card.name,
-                memory_bytes=size,
-                ranked=found.ranked(size, card),
-                others=found.ranked(size, card, of_other_recipes=True),
-                per_hour=prices[card.name].price if card.name in prices else None,
+        asked = [(card, size) for card in cards for size in _sizes(card, memory)]
+        found = forecast_space(space.plan.trials, asked, watch or unwatched)
+        answers = []
+        for number, (card, size) in enumerate(asked):
+            ranked, others = (
+                of_each_set(found.ranked(number, of_other_recipes=own), card, size, found.shared)
+                for own in (False, True)
             )
-            for card in cards
-            for size in _sizes(card, memory)
-        ]
+            price = prices[card.name].price if card.name in prices else None
+            answers.append(
+                CardForecast(
+                    card=card.name, memory_bytes=size, ranked=ranked, others=others, per_hour=price
+                )
+            )
     return TuneForecast(
         config=space.config,
         answers=tuple(answers),
         considered=len(space.plan.trials),
-        sets=len(found.sets),
+        sets=found.sets,
         left_out=found.left_out,
     )
 

@@ -40,7 +40,7 @@ def predict(
     config: Config,
     *,
     gpu: str | None = None,
-    memory: Sequence[str] = (),
+    memory: str | Sequence[str] = (),
     trials: Sequence[str] = (),
     choices: Sequence[str] = (),
     trust_remote_code: bool = False,
@@ -49,10 +49,10 @@ def predict(
     """Predict the memory of the trials of a sweep, without a GPU.
 
     ``gpu`` is a card or a file of ``doctor --calibrate``. Without it the answer is for all known
-    cards, and for cards of the sizes in ``memory``, such as "12GiB". ``trials`` are beginnings of
-    trial ids. All trials are predicted if it is empty. ``choices`` such as "precision=bf16" stand
-    in place of the configuration's. Raises ConfigError, and ValueError if the
-    GPU has no constants or no trial matches one of ``trials``.
+    cards, and for cards of one size or several in ``memory``, such as "12GiB". ``trials`` are
+    beginnings of trial ids. All trials are predicted if it is empty. ``choices`` such as
+    "precision=bf16" stand in place of the configuration's. Raises ConfigError, and ValueError if
+    the GPU has no constants or no trial matches one of ``trials``.
     """
     from orchestrator.planning.plan import plan, trials_with_ids
     from orchestrator.running.early_start import checked_config
@@ -66,7 +66,8 @@ def predict(
     )
     checked = checked_config(options, warnings.warn)
     chosen = trials_with_ids(plan(checked).trials, trials)
-    return predicted(checked, chosen, gpu) if gpu else on_all_cards(checked, chosen, memory)
+    sizes = [memory] if isinstance(memory, str) else memory
+    return predicted(checked, chosen, gpu) if gpu else on_all_cards(checked, chosen, sizes)
 
 
 def predicted(

@@ -115,6 +115,9 @@ def model_code(spec: TrialSpec) -> dict[str, Any]:
     if is_checkpoint:
         of_config = [literal(model.name_or_path), trust]
         of_model = [literal(model.name_or_path), Code("config=config"), trust]
+        has_own_labels = spec.data.file is not None or "num_labels" in model.config
+        if model.task.endswith("-classification") and has_own_labels:
+            of_model.append(Code("ignore_mismatched_sizes=True"))
     else:
         of_config = [literal(model.architecture)]
         of_model = [Code("config"), trust]

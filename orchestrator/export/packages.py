@@ -44,7 +44,7 @@ def _packages(spec: TrialSpec) -> Iterator[str]:
     if not is_synthetic_image:
         yield "datasets"
     yield "numpy"
-    if spec.model.task == "image-text-to-text" and spec.data.file is not None:
+    if spec.model.task.startswith("image-") and spec.data.file is not None:
         yield "pillow"
     for requirement in _requirements(spec):
         kind, _, name = requirement.partition(":")

@@ -87,10 +87,10 @@ FILE_NAME = "measured_data.py"
 """It is in the folder of train.py, which imports it."""
 _MODULES = """
 data_files.py spec/model_and_data.py data_lines.py trial/data/recognition.py
-trial/data/class_labels.py trial/data/collators.py trial/data/row_lengths.py
-trial/data/tokenizing.py trial/data/user_file.py finetuning/vision/image_layouts.py
-finetuning/vision/random_images.py finetuning/vision/processed_images.py
-finetuning/trl/raw_rows.py
+tasks.py trial/data/class_labels.py trial/data/collators.py trial/data/decoded_images.py
+trial/data/row_lengths.py trial/data/tokenizing.py trial/data/user_file.py
+finetuning/vision/image_layouts.py finetuning/vision/random_images.py
+finetuning/vision/processed_images.py finetuning/trl/raw_rows.py
 """
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
 RANDOM_ROWS = """

@@ -69,6 +69,8 @@ def _parameters(spec: TrialSpec, loop: str) -> dict[str, Any]:
 
 def trl_code(spec: TrialSpec) -> dict[str, Any]:
     """The values that the templates need for the data and the Trainer of TRL."""
+    if hook_name(spec, "loop") not in (SFT, PREFERENCE):
+        return {}  # the modules of these functions take seconds to import
     limit = _row_limit(spec)
     functions = ("without_padding", "padding_tokenizer", "reference_copy", "drop_copied_adapter")
     return {

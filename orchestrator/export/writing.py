@@ -143,10 +143,11 @@ def export_candidate(
     """Write the files to train a candidate with. Returns their paths. ``own_file`` is a file of
     another trainer; a copy of it with the candidate's values is written, too.
 
-    ``epochs``, the seed and what is logged are those of the user's training arguments, otherwise
-    one epoch, and the seed of the measurement. ``report_to`` comes from the caller and never from
-    the run, which may be a stranger's. Raises NotExportableError if its losses do not match the
-    reference's, or if it is not known how its row ran; FileExistsError if ``folder`` holds files.
+    ``epochs`` or steps, the seed and what is logged are those of the user's training arguments,
+    otherwise one epoch, and the seed of the measurement. ``report_to`` comes from the caller and
+    never from the run, which may be a stranger's. Raises NotExportableError if its losses do not
+    match the reference's, or if it is not known how its row ran; FileExistsError if ``folder``
+    holds files.
     """
     results = dataset.environment_of(candidate.measured.environment_id)
     if results is None:
@@ -167,7 +168,11 @@ def export_candidate(
         copies=copies,
         label=f"{label} (trial {candidate.measured.row['trial_id']})",
         epochs=epochs or float(_own_number(own, "num_train_epochs") or 1),
-        logging={**_own_logging(own), **({"report_to": report_to} if report_to else {})},
+        logging={
+            **_own_logging(own),
+            **({} if epochs else _own_steps(own)),
+            **({"report_to": report_to} if report_to else {}),
+        },
         peak_bytes=_peak_bytes(candidate),
         measured=_measured(candidate.measured, results, packages(spec)),
         notes=[*warnings, *_about_reports(report_to), *_not_carried(own, report_to)],
@@ -211,6 +216,12 @@ def _own_number(own: Mapping[str, Any], name: str) -> float | None:
     """An argument of the user's that is a number above zero."""
     number = own.get(name)
     return number if isinstance(number, int | float) and 0 < number < math.inf else None
+
+
+def _own_steps(own: Mapping[str, Any]) -> dict[str, int]:
+    """The user's number of steps, which goes before epochs, and over which a schedule runs."""
+    steps = _own_number(own, "max_steps")
+    return {} if steps is None else {"max_steps": int(steps)}
 
 
 def _own_logging(own: Mapping[str, Any]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ caching_allocator.py a model of PyTorch's caching allocator, for byte counts onl
 kernel_memory.py     what CUDA kernels take for themselves: workspaces that no tensor shows
 affine_stream.py     allocations and frees in order, as functions of the micro-batch
 length_streams.py    streams of batches of unequal length, from traces at a few lengths
+deep_stream.py       streams of models with many equal layers, from traces of a few layers
 sized_stream.py      the bytes of a stream's allocations on a GPU
 replay.py            streams put together to training steps and run through the allocator
 tracing/             a step traced on tensors without data

@@ -23,6 +23,7 @@ from orchestrator.prediction.unsupported import unpredictable
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.cuda_attention import Picks
+    from orchestrator.prediction.tracing.fake_step import FakeStep
 
 _BATCH_ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
 _UNTRACED_ARGUMENTS = (*UPDATE_ARGUMENTS, *_BATCH_ARGUMENTS, "tf32", "accelerator_config")
@@ -105,18 +106,43 @@ def _predictions(
 
 
 def _traced(
-    specs: Sequence[TrialSpec], gpu: Gpu, shared: Shared, make: type[ModelGroup]
+    specs: Sequence[TrialSpec],
+    gpu: Gpu,
+    shared: Shared,
+    make: Callable[..., ModelGroup | HeldGroup],
 ) -> tuple[list[Prediction], Picks]:
-    with quick_imports():
-        from orchestrator.prediction.tracing.fake_ranks import fake_ranks
-        from orchestrator.prediction.tracing.fake_step import FakeStep
-    with fake_ranks(specs[0].world_size):
-        try:
-            step = FakeStep(specs[0], gpu)
+    try:
+        with traced_step(specs[0], gpu, shared) as step:
             group = make(specs, step, gpu, shared)
-        except Exception as error:  # a model or a file of the user's may raise anything
-            return [unknown(spec, error) for spec in specs], set()
-        return list(map(group.prediction, specs)), step.picks
+            return list(map(group.prediction, specs)), step.picks
+    except Exception as error:  # a model or a file of the user's may raise anything
+        return [unknown(spec, error) for spec in specs], set()
+
+
+@contextmanager
+def traced_step(spec: TrialSpec, gpu: Gpu, shared: Shared) -> Iterator[FakeStep]:
+    """The step of trials that share traces with ``spec``, as the first of its ranks. Raises what
+    building the model raises."""
+    with quick_imports():
+        from orchestrator.prediction.tracing.deep_step import DeepStep
+        from orchestrator.prediction.tracing.fake_ranks import fake_ranks
+    with fake_ranks(spec.world_size):
+        yield DeepStep(spec, gpu, shared.known)
+
+
+def quick_predictions(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
+    """Those of trials that share traces, in order. Of rows of unequal length the longest stand for
+    all, so no epoch is replayed."""
+    with quiet_libraries():
+        return _traced(trials, gpu, Shared(), longest_rows_group)[0]
+
+
+def longest_rows_group(
+    trials: Sequence[TrialSpec], step: FakeStep, gpu: Gpu, shared: Shared
+) -> ModelGroup:
+    """The trials, on the longest of their rows alone."""
+    step.batches = step.batches.of_longest_rows()
+    return ModelGroup(trials, step, gpu, shared)
 
 
 @contextmanager

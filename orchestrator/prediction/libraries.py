@@ -13,8 +13,9 @@ _LOG_LEVEL = "TORCH_CPP_LOG_LEVEL"
 @contextmanager
 def quick_imports() -> Iterator[None]:
     """Within it, imports run without the garbage collector, which would visit all imported objects
-    again and again, and without two parts that no trace runs: Inductor, with which bitsandbytes
-    compiles kernels, and torchao, with which transformers reads quantized weights."""
+    again and again, and without three parts that no trace runs: Inductor, with which bitsandbytes
+    compiles kernels, torchao, with which transformers reads quantized weights, and SciPy, with
+    which it matches detected objects."""
     was_collecting = gc.isenabled()
     gc.disable()
     try:
@@ -25,7 +26,9 @@ def quick_imports() -> Iterator[None]:
             import bitsandbytes  # noqa: F401
         from transformers import utils
 
-        with patch.object(utils, "is_torchao_available", lambda *_: False):
+        names = ("is_torchao_available", "is_scipy_available")
+        absent: dict[str, Any] = dict.fromkeys(names, lambda *_: False)
+        with patch.multiple(utils, **absent):
             yield
     finally:
         gc.freeze()  # libraries stay in memory, so later collections can skip them

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Container, Sequence
 from contextlib import suppress
@@ -38,12 +39,13 @@ if TYPE_CHECKING:
     from orchestrator.prediction.tracing.batches import BatchShapes
     from orchestrator.prediction.tracing.compiled_block import CompiledBlock
     from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
+    from orchestrator.prediction.tracing.known_results import KnownResults
 
 _ORDERS = 3
 """Orders of an epoch's rows that are replayed: memory is fragmented in another way by each."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Shared:
     """What is computed once for the trials of all models and GPUs."""
 
@@ -53,6 +55,13 @@ class Shared:
     """By what decides their graph."""
     replays: dict[tuple[object, ...], ReplayedPeaks] = field(default_factory=dict)
     """By digest of the streams."""
+
+    @functools.cached_property
+    def known(self) -> KnownResults:
+        """The results of operators."""
+        from orchestrator.prediction.tracing.known_results import KnownResults
+
+        return KnownResults()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

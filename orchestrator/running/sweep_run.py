@@ -12,8 +12,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.prediction.estimator import predict
-from orchestrator.prediction.tune.depths import quick_predictions
+from orchestrator.prediction.estimator import predict, quick_predictions
 from orchestrator.running.background_prediction import BackgroundPredictor
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.early_start import Start

@@ -28,7 +28,6 @@ from orchestrator.prediction.gpus import Gpu, load_gpu
 from orchestrator.prediction.time.operations import StepWork
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import full_rate_seconds
-from orchestrator.prediction.tune.depths import step_works
 from orchestrator.reporting.verbs.prediction import row, time_row
 from orchestrator.storage.tables.parquet import write_predictions
 from tests.benchmarks.recorded.configurations import planned_again, recorded_runs
@@ -94,8 +93,12 @@ def _rows_of(gpu: str, trials: Sequence[TrialSpec]) -> list[dict[str, Any]]:
 
 def _times_of(gpu: str, trials: Sequence[TrialSpec]) -> list[dict[str, Any]]:
     constants = load_gpu(gpu)
-    steps = zip(trials, step_works(trials, constants), strict=True)
-    return [time_features(spec, step, constants) for spec, step in steps if step is not None]
+    steps = zip(trials, [own.step for own in predict(trials, constants)], strict=True)
+    return [
+        time_features(spec, step, constants)
+        for spec, step in steps
+        if step is not None and step.sharing is None
+    ]
 
 
 def time_features(spec: TrialSpec, step: StepWork, gpu: Gpu) -> dict[str, Any]:

@@ -7,6 +7,7 @@ starts/TRIAL   when and on which node the trial's children began, a line for eac
 gpus/NODE      the state of the node's simulated GPU: "" is fit, "foreign" holds another process's
                memory, "busy" has another process beside the trial's, "lost" answers nothing, "dead"
                answers NVML alone
+looks          the processes that read the memory of a GPU with others' in use, a line for each time
 clock          how many seconds the driver's wall clock is ahead
 """
 
@@ -44,6 +45,16 @@ class Control:
             for path in (self.folder / name).iterdir():
                 path.unlink()
         self.write("clock", 0.0)
+        (self.folder / "looks").write_text("")
+
+    def looked(self) -> None:
+        """This process reads the memory of a GPU with another process's in use."""
+        with open(self.folder / "looks", "a") as file:
+            file.write(f"{os.getpid()}\n")
+
+    def looks(self, pid: int) -> int:
+        """How often a process has done so."""
+        return (self.folder / "looks").read_text().split().count(str(pid))
 
     def write(self, name: str, content: Any) -> None:
         partial = self.folder / f"partial.{os.getpid()}"

@@ -216,7 +216,9 @@ def share_gpu(scene: Scene) -> None:
 )
 def share_gpu_for_a_moment(scene: Scene) -> None:
     scene.control.write(f"gpus/{scene.victim.node}", "busy")
-    time.sleep(1.5)
+    # At the second look the trial has counted what it saw at the first.
+    has_counted = lambda: scene.control.looks(scene.victim.child) > 1  # noqa: E731
+    scene.wait(has_counted, "the trial counts the other process")
     scene.control.write(f"gpus/{scene.victim.node}", "")
 
 

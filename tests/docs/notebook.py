@@ -23,7 +23,7 @@ def executed() -> Any:
         filter(None, [str(ROOT), os.environ.get("PYTHONPATH")])
     )
     NotebookClient(
-        notebook, timeout=120, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
+        notebook, timeout=None, kernel_name="python3", resources={"metadata": {"path": str(ROOT)}}
     ).execute()
     notebook.metadata = {
         "kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}

@@ -4,7 +4,7 @@ import pytest
 
 from tests.support.commands import python
 
-KINDS = ["does not answer any more", "another process on a GPU", "disk is full for a while"]
+KINDS = ["does not answer any more", "another process on a GPU"]
 
 
 @pytest.mark.slow

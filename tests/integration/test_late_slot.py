@@ -16,6 +16,7 @@ import pytest
 import ray
 from threadpoolctl import threadpool_info
 
+from jobs.node.environment import cores
 from jobs.record import TrialRecord
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, run_trials
@@ -23,10 +24,10 @@ from orchestrator.running.cluster.messages import RECORD
 from orchestrator.running.session import Session
 from orchestrator.search.base import Grid
 from orchestrator.storage.run_folder import RunFolder
-from tests.support.commands import python
+from tests.support.commands import printed_json, python
 from tests.support.stand_in_slot import StandInSlot, equal_trials
 
-TRIALS = 300
+TRIALS = 3000
 SLOTS = 2
 
 pytestmark = pytest.mark.slow
@@ -88,10 +89,10 @@ def test_late_slot_runs_trials_beside_a_busy_one(tmp_path):
     environment = {**os.environ, "OPENBLAS_NUM_THREADS": "2"}
     module = ["-m", "tests.integration.test_late_slot"]
     done = python(*module, tmp_path, env=environment, check=True)
-    assert json.loads(done.stdout.splitlines()[-1]) == {
+    assert printed_json(done.stdout) == {
         "slots": SLOTS,
         "threads meanwhile": [1],
-        "threads after": 2,
+        "threads after": min(2, cores()),
         "niceness": [os.nice(0)],
     }
 

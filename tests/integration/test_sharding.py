@@ -8,13 +8,23 @@ import pytest
 from jobs.isolation.slot import Slot
 from jobs.record import Outcome
 from jobs.spec import Choice, ModelSpec, TrialSpec
-from tests.benchmarks.rank_faults import LOST, PARENT
 from tests.conftest import build_tiny_spec
 from tests.support.faults import with_fault
+from tests.support.rank_faults import LATE, RankFault
 from tests.support.tiny_decoders import MODEL
 
 DECODER = replace(MODEL, architecture="qwen2")
 """It has no dropout, so that equal rows give equal losses."""
+LOST = RankFault("rendezvous", 1, "lose_rendezvous", Outcome.TIMED_OUT, LATE[1], is_named=False)
+"""Both ranks must look for the file at which they meet."""
+PARENT = """\
+from jobs.trial import run as trial
+from tests.support.faults import patient, striking
+trial.run = striking(trial.run)
+from jobs.isolation import forkserver, ranks
+ranks.wait_for = patient(ranks.wait_for)
+forkserver.main()
+"""
 
 
 def trial(world_size: int, model: ModelSpec = DECODER, **choices: Choice) -> TrialSpec:
@@ -64,7 +74,7 @@ def test_rank_that_is_killed_ends_the_other_one_that_waits_for_it(run):
 
 def test_ranks_that_lose_the_file_at_which_they_meet_end_at_the_timeout():
     with Slot(1, parent_command=(sys.executable, "-c", PARENT)) as slot:
-        record = slot.run(LOST.strike(trial(2, sharding="ddp")), 10.0)
+        record = slot.run(LOST.strike(trial(2, sharding="ddp")), 2.0)
         assert LOST.problem_of(record) == ""
         assert slot.run(trial(2, sharding="ddp"), 300.0).outcome is Outcome.OK
 

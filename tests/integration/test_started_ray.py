@@ -19,19 +19,24 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def driver(tmp_path: Path) -> Iterator[psutil.Popen]:
-    """A sweep with temporary files of its own, at the moment of its start.
+def driver(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[psutil.Popen]:
+    """A sweep with temporary files of its own, at the moment of its start; the parameter is more
+    of its environment.
 
     Its Ray is real, its trials only pretend to train: two end at once, the others would take long.
     """
     config = config_of(tmp_path, [1, 2, 4])
     temporary = tmp_path / "t"
     temporary.mkdir()
-    environment = {**os.environ, **light_parent.variables(60.0), "TMPDIR": str(temporary)}
+    own = {
+        **light_parent.variables(500.0),
+        "TMPDIR": str(temporary),
+        **getattr(request, "param", {}),
+    }
     process = psutil.Popen(
         command(config, tmp_path / "run"),
         cwd=ROOT,
-        env=environment,
+        env={**os.environ, **own},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -74,23 +79,18 @@ def must_end(driver: psutil.Popen, sentence: str) -> None:
     assert [process for process in alive if process.status() != psutil.STATUS_ZOMBIE] == []
 
 
-@pytest.fixture
-def short_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ray waits 10 s instead of 30 s for a silent head, and 5 s for one that starts."""
-    monkeypatch.setenv("RAY_gcs_rpc_server_reconnect_timeout_s", "20")
-    monkeypatch.setenv("RAY_gcs_server_port_wait_time_s", "5")
-
-
-@pytest.mark.usefixtures("short_patience")
+# Ray waits 5 s for a head that starts.
+@pytest.mark.parametrize("driver", [{"RAY_gcs_server_port_wait_time_s": "5"}], indirect=True)
 def test_gcs_killed_while_ray_starts_is_a_sentence(driver):
     victim(driver, "gcs_server").kill()
     must_end(driver, "Ray could not be started here: ")
 
 
 def test_driver_killed_while_ray_starts_leaves_nothing(driver, tmp_path):
-    agents: list[psutil.Process] = []
-    while not agents:  # the raylet has started them
-        agents = victim(driver, "raylet").children()
+    raylet = victim(driver, "raylet")
+    driver.suspend()  # or Ray has started before this process sees the agents
+    while not (agents := raylet.children()):
+        time.sleep(0.02)
     for agent in agents:
         agent.suspend()  # while they start, Ray's agents end late; now they never do
     started = driver.children(recursive=True)
@@ -110,27 +110,22 @@ def test_raylet_killed_in_mid_run_is_a_sentence_at_once(driver, tmp_path):
     assert RunFolder(tmp_path / "run").records()
 
 
-@pytest.mark.usefixtures("short_patience")
+# Ray waits 10 s instead of 30 s for a silent head.
+@pytest.mark.parametrize(
+    "driver", [{"RAY_gcs_rpc_server_reconnect_timeout_s": "20"}], indirect=True
+)
 def test_head_that_stands_still_is_a_sentence(driver, tmp_path):
     await_record(driver, tmp_path / "run")
     victim(driver, "gcs_server").send_signal(signal.SIGSTOP)
     must_end(driver, "--resume goes on")
 
 
-def must_refuse(config: Path, output: Path, sentence: str, **variables: str) -> None:
-    environment = {**os.environ, **light_parent.variables(), **variables}
-    done = python("-m", "orchestrator.sweep", config, "--output", output, env=environment)
-    assert done.returncode == 1
-    assert sentence in done.stderr
-    assert "Traceback" not in done.stderr
-
-
 def test_no_home_folder_is_a_sentence(tmp_path):
     cache = str(Path.home() / ".cache")  # the facts of libraries stand there
-    sentence = "set HOME to a folder that can be written"
     homeless = {"HOME": "/proc/none", "XDG_CACHE_HOME": cache}
-    must_refuse(config_of(tmp_path, [1]), tmp_path / "run", sentence, **homeless)
-
-
-def test_output_with_too_long_a_name_is_a_sentence(tmp_path):
-    must_refuse(config_of(tmp_path, [1]), tmp_path / ("x" * 300), "File name too long")
+    environment = {**os.environ, **light_parent.variables(), **homeless}
+    words = ["-m", "orchestrator.sweep", config_of(tmp_path, [1]), "--output", tmp_path / "run"]
+    done = python(*words, env=environment)
+    assert done.returncode == 1
+    assert "set HOME to a folder that can be written" in done.stderr
+    assert "Traceback" not in done.stderr

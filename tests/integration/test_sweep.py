@@ -13,7 +13,7 @@ import pytest
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator import api, sweep
+from orchestrator import sweep
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, run_trials
 from orchestrator.running.session import Session
@@ -69,7 +69,7 @@ def good_trials(count: int) -> list[TrialSpec]:
 def test_faulty_trials_have_their_records_and_harm_no_other(tmp_path):
     good = good_trials(3)
     faulty = {"kill": Outcome.CRASHED, "exit_silently": Outcome.CRASHED, "hang": Outcome.TIMED_OUT}
-    bad = [with_fault(build_tiny_spec(timeout_seconds=3.0), fault) for fault in faulty]
+    bad = [with_fault(build_tiny_spec(timeout_seconds=1.0), fault) for fault in faulty]
     swept = Sweep(tmp_path, [trial for pair in zip(good, bad, strict=True) for trial in pair])
     records = swept.run(trainable=LightSlotTrainable)
     assert swept.ended() == [trial.trial_id for trial in swept.trials]
@@ -104,12 +104,12 @@ def test_killed_actors_cost_no_record(tmp_path):
 
 
 class Interrupted(Session):
-    """A session that Ctrl-C interrupts when the first trial has ended."""
+    """A session that is interrupted when the first trial has ended."""
 
     def ended(self, record: TrialRecord) -> None:
         super().ended(record)
         if self.close_reason is None:
-            os.kill(os.getpid(), signal.SIGINT)
+            os.kill(os.getpid(), signal.SIGTERM)  # Ctrl-C may be ignored, as behind nohup
 
 
 @pytest.mark.usefixtures("ray_session")
@@ -126,23 +126,20 @@ CONFIG = (
     + """\
 axes:
   micro_batch: {micro_batches}
-  {axis}
-measure: {{timeout: 60s}}
-cpu_fallback: {{warmup_steps: 1, steps: {steps}, time_budget: 10m}}
+  optimizer: [adamw_torch_fused, sgd]
+measure: {{timeout: 10m}}
+cpu_fallback: {{warmup_steps: 1, steps: 2, time_budget: 10m}}
 budgets: [1MiB]
 """
 )
-OPTIMIZERS = "optimizer: [adamw_torch_fused, sgd]"
 TABLES = ["trials.parquet", "steps.parquet", "anatomy.parquet", "frontier.parquet"]
 FILES = [*TABLES, "report.md", "report.html", "frontier.png", "run.json"]
 
 
-def config_of(
-    folder: Path, micro_batches: list[int], *, steps: int = 2, axis: str = OPTIMIZERS
-) -> Path:
+def config_of(folder: Path, micro_batches: list[int]) -> Path:
     """A sweep's file."""
     path = folder / "tiny.yaml"
-    path.write_text(CONFIG.format(micro_batches=micro_batches, steps=steps, axis=axis))
+    path.write_text(CONFIG.format(micro_batches=micro_batches))
     return path
 
 
@@ -162,15 +159,6 @@ def written(folder: Path) -> dict[str, int]:
     return {path.name: path.stat().st_mtime_ns for path in sorted((folder / "records").iterdir())}
 
 
-@pytest.mark.usefixtures("ray_session")
-def test_sweep_without_an_ok_trial_fails_with_the_reason(tmp_path, capsys):
-    config = config_of(tmp_path, [1], axis="attention: [flash_attention_2]")
-    assert run_sweep(config, tmp_path / "run") == 1
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("no trial ended ok: 1 of 1 trial ended with unsupported, most often: ")
-    assert (tmp_path / "run" / "report.md").exists(), "the report says more"
-
-
 def test_killed_driver_is_resumed(tmp_path):
     """Two processes, as a user starts them, each with a Ray of its own. Trials of the first only
     pretend to train: two end at once, and the next one is running when the driver is killed.
@@ -179,7 +167,7 @@ def test_killed_driver_is_resumed(tmp_path):
     """
     config, folder = config_of(tmp_path, [1, 2]), tmp_path / "run"
     here: dict[str, Any] = {"cwd": write_another_jobs(tmp_path), "text": True}
-    light = {**os.environ, **light_parent.variables(60.0)}
+    light = {**os.environ, **light_parent.variables(500.0)}
     first: dict[str, Any] = {**here, "env": light, "stdout": subprocess.PIPE}
     with subprocess.Popen(command(config, folder), **first) as driver:
         assert any(line.startswith("[2/4]") for line in driver.stdout)
@@ -246,13 +234,3 @@ def test_resume_needs_a_run(tmp_path, capsys):
     assert run_sweep(config_of(tmp_path, [1]), folder, "--resume") == 2
     assert capsys.readouterr().err.splitlines()[-1] == f"{folder}: no run to resume"
     assert not folder.exists()
-
-
-@pytest.mark.usefixtures("ray_session")
-def test_api_returns_the_run_that_it_measured(tmp_path, monkeypatch):
-    monkeypatch.setitem(run_trials.__kwdefaults__, "trainable", LightSlotTrainable)
-    monkeypatch.chdir(tmp_path)
-    Path("mini.yaml").write_text(TINY_CONFIG + "measure: {warmup_steps: 1, steps: 2}\n")
-    measured = api.sweep("mini.yaml", output="here", time_budget="5m")
-    assert len(measured.to_pandas()) == 1
-    assert (tmp_path / "here" / "report.html").exists()

@@ -3,17 +3,17 @@
 A process has them if ``ORCHESTRATOR_HOOK_MODULES`` names this module; tests/conftest.py sets it.
 """
 
+import contextlib
 import ctypes
 import errno
 import json
-import math
 import os
 import select
 import signal
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NoReturn
@@ -71,6 +71,28 @@ def striking(run: Callable[..., TrialRecord]) -> Callable[..., TrialRecord]:
         return run(spec, announce_and_strike, **options)
 
     return run_struck
+
+
+def patient(wait_for: Callable[..., bool]) -> Callable[..., bool]:
+    """``jobs.isolation.child_handle.wait_for`` whose seconds, at least one, begin anew with each
+    phase, so that no trial is late because the machine is slow."""
+
+    def wait_for_phases(
+        children: Sequence[Any], is_over: Callable[[], bool], deadline: float, owner: socket.socket
+    ) -> bool:
+        seconds = max(1.0, deadline - time.monotonic())
+        progress: list[int] = []
+        while True:
+            now = time.monotonic()
+            before, progress = progress, [child.progress for child in children]
+            if progress != before or not any(progress):
+                late_at = now + seconds
+            if wait_for(children, is_over, min(late_at, now + 0.1), owner):
+                return True
+            if now > late_at:
+                return False
+
+    return wait_for_phases
 
 
 @hook("faults.stop")
@@ -170,24 +192,6 @@ def raise_device_oom(model: Any, task: str, arguments: Any) -> NoReturn:
     )
 
 
-@hook("faults.slow_steps")
-def slow_steps(model: Any, task: str, arguments: Any) -> Any:
-    return sleep_between_steps(model, task, arguments, seconds=0.3)
-
-
-@hook("faults.wrong_rows")
-def wrong_rows(model: Any, task: str, arguments: Any) -> Any:
-    """Tokens that are not in the vocabulary."""
-    model.get_input_embeddings().register_forward_pre_hook(lambda _, inputs: (inputs[0] + 10**6,))
-    return model
-
-
-@hook("faults.nan_loss")
-def nan_loss(model: Any, task: str, arguments: Any) -> Any:
-    model.get_input_embeddings().register_forward_hook(lambda _, inputs, output: output * math.nan)
-    return model
-
-
 @hook("faults.raise_disk_full")
 def raise_disk_full(model: Any, task: str, arguments: Any) -> NoReturn:
     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "states.bin")
@@ -227,8 +231,9 @@ def lose_rendezvous(model: Any, task: str, arguments: Any) -> None:
 @hook("faults.take_port")
 def take_port(model: Any, task: str, arguments: Any) -> None:
     """No fault where no port is needed: listen at the port of the rendezvous."""
-    taken.bind(("127.0.0.1", int(os.environ["MASTER_PORT"])))
-    taken.listen()
+    with contextlib.suppress(OSError):  # another process does
+        taken.bind(("127.0.0.1", int(os.environ["MASTER_PORT"])))
+        taken.listen()
 
 
 @hook("faults.kill_parent")

@@ -100,11 +100,13 @@ def install() -> None:
     preload.preload = lambda: 0.0
     preload.unclean = lambda: ""
     trial.run = faults.striking(_pretend)
+    from jobs.isolation import ranks  # now: it takes the functions above from their modules
+
+    ranks.wait_for = faults.patient(ranks.wait_for)
 
 
 def main() -> None:
     install()
-    # Only now: they take the functions above from their modules when they are imported.
     from jobs.isolation import child_handle, child_main, forkserver, scratch
 
     child_handle.HEARTBEAT_SECONDS = float(os.environ.get(HEARTBEAT_VARIABLE, "5"))

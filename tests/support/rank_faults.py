@@ -65,7 +65,6 @@ FAULTS = (
     RankFault("warm_up", 1, "hang", *LATE),
     RankFault("warm_up", 1, "exit_well", Outcome.CRASHED, "status 0"),
     RankFault("warm_up", 0, "leave_a_child", *KILLED),
-    RankFault("steps", 0, "raise_error", Outcome.FAILED, "ValueError: the fault"),
     RankFault("steps", 1, "abort", Outcome.CRASHED, "SIGABRT"),
     RankFault("steps", 0, "exit_silently", Outcome.CRASHED, "status 3"),
     RankFault("steps", 1, "stop", *STOPPED),
@@ -79,7 +78,7 @@ def left_of(slot: Slot, folder: Path) -> list[str]:
     for the process that waits for the one after: processes and files."""
     assert slot.parent_pid is not None
     kept = {slot.parent_pid, idle_child(slot.parent_pid)}
-    left = [f"process {pid}" for pid in processes_of(folder) - kept if not has_ended(pid, 5.0)]
+    left = [f"process {pid}" for pid in processes_of(folder) - kept if not has_ended(pid)]
     files = {file.name.partition("-")[0] for own in folder.iterdir() for file in own.iterdir()}
     return left + sorted(files - {"child"})
 

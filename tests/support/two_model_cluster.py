@@ -4,7 +4,7 @@
 
 A variable in their environment distinguishes two nodes of one machine: "large" has two GPUs,
 one of which is slow, and "small" has one. The trials themselves write to FOLDER where they ran.
-Nodes join a second sweep. What came of all this goes to stdout as JSON.
+A node joins a second sweep. What came of all this goes to stdout as JSON.
 """
 
 import dataclasses
@@ -34,14 +34,13 @@ from orchestrator.search.several import PerGpuModel, for_gpu_model
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.support.faults import with_fault
-from tests.support.observers import Recorder
 from tests.support.stand_in_slot import StandInSlot, equal_trials
 
 NODE, GPU = "INVENTED_NODE", "CUDA_VISIBLE_DEVICES"
 GPUS = {"large": 2, "small": 1}
-JOINING = {"new model": 3, "second small": 1}
+JOINING = "second small"
 TRIALS = 2
-MOST_TRIALS = 400
+MOST_TRIALS = 4000
 """Of the second sweep, which ends when the node that joined has run one."""
 
 
@@ -81,7 +80,7 @@ def as_invented(node: Node) -> Node:
 
 def model_of(gpus: int) -> str:
     """The invented model of a node with so many GPUs."""
-    return {2: "large", 1: "small", 3: "new"}.get(gpus, "")
+    return {2: "large", 1: "small"}.get(gpus, "")
 
 
 def main(folder: Path) -> None:
@@ -96,7 +95,7 @@ def main(folder: Path) -> None:
         answer["notes"] = screening.notes
         answer["slots"] = screening.cluster.slots_by_model()
         answer["outcomes"] = sweep(screening.cluster, folder)
-    answer["joined"] = sweep_that_nodes_join(nodes, cluster, folder)
+    answer["joined"] = sweep_that_a_node_joins(nodes, cluster, folder)
     print(json.dumps(answer))
 
 
@@ -138,7 +137,7 @@ class UntilJoined(Session):
 
     def ended(self, record: TrialRecord) -> None:
         super().ended(record)
-        if record.reason == "second small":
+        if record.reason == JOINING:
             self.close(CloseReason.ENDED)
 
 
@@ -156,21 +155,20 @@ class InventedQueries:
         return answers
 
 
-def sweep_that_nodes_join(nodes: RayNodes, cluster: Cluster, folder: Path) -> dict[str, Any]:
-    """The messages, slots, and node and GPU model of the trials, of a sweep that nodes join."""
+def sweep_that_a_node_joins(nodes: RayNodes, cluster: Cluster, folder: Path) -> dict[str, Any]:
+    """The slots, and node and GPU model of the trials, of a sweep that a node joins."""
     slots = cluster.slots_by_model()
     searches = {model: Grid(for_gpu_model(equal_trials(MOST_TRIALS), model)) for model in slots}
-    run_folder, observer = RunFolder(folder / "joined"), Recorder()
+    run_folder = RunFolder(folder / "joined")
     with run_folder.locked(), mock.patch.object(membership, "ModelQueries", InventedQueries):
-        session = UntilJoined(PerGpuModel(searches, slots), run_folder, [observer])
+        session = UntilJoined(PerGpuModel(searches, slots), run_folder)
         options: dict[str, Any] = {"on_slots": slots.update, "trainable": NamedSlot}
         running = threading.Thread(target=run_trials, args=(session, cluster), kwargs=options)
         running.start()
-        for name, gpus in JOINING.items():  # Ray starts nodes from the main thread only
-            add_node(nodes, name, gpus)
+        add_node(nodes, JOINING, 1)  # Ray starts nodes from the main thread only
         running.join()
     ran = {(own.spec.gpu_model, own.reason) for own in run_folder.records().values()}
-    return {"messages": observer.messages, "slots": slots, "ran": sorted(ran)}
+    return {"slots": slots, "ran": sorted(ran)}
 
 
 if __name__ == "__main__":

@@ -189,8 +189,10 @@ def test_predict_with_an_unknown_id_beside_a_known_one_raises(tmp_path):
         api.predict(config, trials=[trial.trial_id[:6], "f" * 12])
 
 
-def test_predict_returns_the_predictions_of_a_plan(tmp_path):
+@pytest.mark.parametrize("memory", ["11GiB", ["11GiB"]])
+def test_predict_returns_the_predictions_of_a_plan(memory, tmp_path):
     (tmp_path / "mini.yaml").write_text(TINY_CONFIG)
-    predicted = api.predict(tmp_path / "mini.yaml")
+    predicted = api.predict(tmp_path / "mini.yaml", memory=memory)
+    assert "11GiB" in repr(predicted)
     assert len(predicted.to_pandas()) == len(predicted) == 1
     assert "the smallest card" in repr(predicted)

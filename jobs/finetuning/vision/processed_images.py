@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from jobs.spec import DatasetFile
 from jobs.trial.data.collators import IGNORED
+from jobs.trial.data.decoded_images import opened
 from jobs.trial.data.recognition import Source
 from jobs.trial.data.tokenizing import require_chats, tokenizer_name
 from jobs.trial.data.user_file import rows_of_file
@@ -48,7 +46,7 @@ class ProcessRows:
 
     def __call__(self, rows: list[Any]) -> dict[str, torch.Tensor]:
         """Name -> tensor: token ids, labels and masks of (rows, longest), and all images."""
-        images = [_opened(row["images"], self._file) for row in rows]
+        images = [opened(row["images"], self._file) for row in rows]
         batch = _encoded(self.tokenizer, [row["text"] for row in rows], images)
         tokens = batch["input_ids"].shape[1]
         longest = max(len(row["input_ids"]) for row in rows)
@@ -72,7 +70,7 @@ class _Rows:
 
     def prepared(self, row: Mapping[str, Any], index: int) -> dict[str, Any]:
         """The columns ``text``, ``input_ids`` and ``labels`` of the row."""
-        images = _opened(row["images"], self._file)
+        images = opened(row["images"], self._file)
         prompt, text = self._texts(row, len(images), index)
         whole = self._ids(text, images)
         # The loss leaves out the prompt, which has as many tokens as the prompt alone.
@@ -168,24 +166,3 @@ def _plain_message(message: Any, path: str) -> dict[str, Any]:
         for part in content
     ]
     return {"role": message["role"], "content": parts}
-
-
-def _opened(images: Any, file: DatasetFile) -> list[Any]:
-    """The images of a row as RGB images: one or several, opened, as bytes, or as local paths."""
-    from PIL import Image
-
-    opened = []
-    for image in images if isinstance(images, list) else filter(None, [images]):
-        if isinstance(image, Mapping):
-            # As datasets stores an image: its bytes, or where it lies.
-            image = image.get("bytes") or image.get("path")
-        if isinstance(image, bytes):
-            image = Image.open(io.BytesIO(image))
-        elif isinstance(image, (str, os.PathLike)):
-            if "://" in str(image):
-                raise ValueError(f"{file.path} names an image by a URL; images must be local files")
-            image = Image.open(Path(file.path).parent / image)
-        if not hasattr(image, "convert"):
-            raise ValueError(f"{file.path} has a {type(image).__name__} where an image should be")
-        opened.append(image.convert("RGB"))
-    return opened

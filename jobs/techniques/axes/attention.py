@@ -149,6 +149,7 @@ def without_full_masks(
                 del batch[name]
         return batch
 
+    collated.__wrapped__ = collate  # type: ignore[attr-defined]
     return collated
 
 

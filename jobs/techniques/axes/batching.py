@@ -63,9 +63,10 @@ def padded_to_multiple(
 ) -> tuple[Any, Any]:
     """The unchanged dataset, and its collator, which pads to the next ``multiple`` of tokens.
     Raises ValueError for a collator that cannot."""
-    if not hasattr(collate, "pad_to_multiple_of"):
+    own = getattr(collate, "__wrapped__", collate)  # another hook may have wrapped it
+    if not hasattr(own, "pad_to_multiple_of"):
         raise ValueError("the collator of these rows does not pad them to a multiple of tokens")
-    collate.pad_to_multiple_of = multiple
+    own.pad_to_multiple_of = multiple
     return dataset, collate
 
 

@@ -5,6 +5,7 @@ user_file.py      the user's file: read, its columns recognised, tokenised or re
 recognition.py    which columns of a file a task can train on
 tokenizing.py     texts, chats, and prompts with their completions as token ids
 class_labels.py   names of classes as numbers, and how many classes there are
+decoded_images.py images as pixel values, made when a row is read
 collators.py      rows of a file as a padded batch
 row_lengths.py    how long the rows are, and which take the most memory together
 """

@@ -5,7 +5,7 @@ from typing import Literal
 
 from jobs.spec import Task
 
-Source = Literal["input_ids", "text", "messages", "prompt", "pixel_values"]
+Source = Literal["input_ids", "text", "messages", "prompt", "pixel_values", "images"]
 """What the model's inputs are made from, by the name of its column."""
 
 _SOURCES: Mapping[Task, Mapping[Source, tuple[str, ...]]] = {
@@ -23,7 +23,10 @@ _SOURCES: Mapping[Task, Mapping[Source, tuple[str, ...]]] = {
         "text": ("text", "target"),
         "prompt": ("prompt", "completion"),
     },
-    "image-classification": {"pixel_values": ("pixel_values", "labels")},
+    "image-classification": {
+        "pixel_values": ("pixel_values", "labels"),
+        "images": ("images", "labels"),
+    },
     "image-text-to-text": {
         "messages": ("messages", "images"),
         "prompt": ("prompt", "completion", "images"),

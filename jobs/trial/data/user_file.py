@@ -12,6 +12,7 @@ from jobs.data_lines import naming_the_line
 from jobs.spec import DatasetFile, Task
 from jobs.trial.data.class_labels import numbered
 from jobs.trial.data.collators import IGNORED, Collator, PadRows, tokenizer_collator
+from jobs.trial.data.decoded_images import pixel_rows
 from jobs.trial.data.recognition import OTHER_NAMES, Source, refusal, source_of
 from jobs.trial.data.row_lengths import arrow_lists, ragged_lengths
 from jobs.trial.data.tokenizing import loaded_tokenizer, rows_to_tokens, tokenizer_of
@@ -28,6 +29,8 @@ def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, 
         dataset, source = rows_of_file(file, task)
         if task not in _LANGUAGE_MODELS:
             dataset = numbered(dataset, file.path)
+        if source == "images":
+            return pixel_rows(dataset, file, config), None
         if source in ("input_ids", "pixel_values"):
             return _of_numbers(dataset, file, task, config)
         return _of_texts(dataset, file, task, source, config)
@@ -95,7 +98,7 @@ def _of_numbers(
         # A causal language model predicts the text itself.
         dataset = dataset.map(lambda rows: {"labels": rows["input_ids"]}, batched=True)
     dataset = trainable_rows(dataset, task, file.path, getattr(config, "vocab_size", None))
-    if file.tokenizer is not None:
+    if file.tokenizer is not None and task != "image-classification":
         tokenizer = loaded_tokenizer(file.tokenizer)
         return dataset, tokenizer_collator(tokenizer, task, has_labels=True)
     lengths = ragged_lengths(dataset)

@@ -60,7 +60,7 @@ _SUCCESSORS: Mapping[str, str] = {"warmup_ratio": "warmup_steps"}
 """Removed field -> the one that takes the same value today."""
 LOGGING = ("logging_steps", "logging_strategy", "logging_first_step", "run_name", "project")
 """Arguments about logs that exported files take from the user."""
-EXPORTED = ("num_train_epochs", "seed", *LOGGING)
+EXPORTED = ("num_train_epochs", "max_steps", "seed", *LOGGING)
 """Arguments that the runner decides, and that exported files take from the user."""
 _LOGGING = ("logging_", "run_name", "project", "trackio_", "metric_for_best_model", "debug")
 """Prefixes of arguments about logs and names, which do not change the training."""
@@ -113,15 +113,14 @@ def value_problem(name: str, value: Any) -> str:
     accepted = kind.get("accepts", ["any"])
     if value is None:
         return ""  # files that libraries wrote have it for fields without a value
-    if not isinstance(value, str):
-        return "" if accepts(accepted, value) else f"takes {kind['text']}, not {described(value)}"
-    known = facts().get("argument_values", {}).get(name)
-    if known is not None and value not in known:
-        return f'there is no "{value}"; {advice(value, known)}'
-    # YAML reads 1e-5 as text, which is a number all the same.
-    if {"float", "int", "null"}.issuperset(map(str, accepted)) and not _is_number(value):
-        return f'"{value}" is no number'
-    return ""
+    if isinstance(value, str):
+        known = facts().get("argument_values", {}).get(name)
+        if known is not None:
+            return "" if value in known else f'there is no "{value}"; {advice(value, known)}'
+        # YAML reads 1e-5 as text, which is a number all the same.
+        if {"float", "int", "null"}.issuperset(map(str, accepted)):
+            return "" if _is_number(value) else f'"{value}" is no number'
+    return "" if accepts(accepted, value) else f"takes {kind['text']}, not {described(value)}"
 
 
 def _is_number(text: str) -> bool:

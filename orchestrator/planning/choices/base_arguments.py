@@ -9,6 +9,7 @@ from jobs.permissions import argument_refusals, deepspeed_refusals
 from jobs.spec import Choice, DataSpec
 from jobs.techniques import AXES, Axis, Variant
 from orchestrator.planning.choices.arguments import (
+    EXPORTED,
     argument_defaults,
     argument_names,
     ignored_reason,
@@ -88,7 +89,8 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
     # Records would repeat a secret anywhere in the file, except of loggers: run.json shows ``***``.
     recorded = {key: value for key, value in document.value.items() if key != "loggers"}
     problems += _secret_problems(replace(document, value=recorded))
-    problems += _argument_problems(arguments, used)
+    carried = {name: left_aside[name] for name in EXPORTED if name in left_aside}
+    problems += _argument_problems(replace(given, value={**arguments.value, **carried}), used)
     problems += _secret_problems(arguments)
     if deepspeed is not None:
         problems += _deepspeed_problems(deepspeed, used)
@@ -99,9 +101,7 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
         choices=choices,
         training_arguments=others,
         left_aside={
-            name: value
-            for name, value in left_aside.items()
-            if not any(secret_paths({name: value}))
+            name: own for name, own in left_aside.items() if not any(secret_paths({name: own}))
         },
         deepspeed=settings,
         problems=tuple(problems),
@@ -169,7 +169,8 @@ def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
     fields = argument_names()
     if fields is not None and name not in fields:
         return f"TrainingArguments has no such field; {advice(name, sorted(fields))}"
-    for _, reason in argument_refusals({name: value}):
+    is_carried = name in EXPORTED  # to exported files, and to no trial
+    for _, reason in argument_refusals({} if is_carried else {name: value}):
         return reason
     axis = deciding_axis(name, used)
     if axis is not None:

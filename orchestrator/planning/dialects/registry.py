@@ -15,8 +15,10 @@ from orchestrator.planning.problems import ConfigError
 
 _VARIABLE = re.compile(r"\$\{?(\w+)(?::?-([^}]*))?\}?")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
-_QUOTIENT = re.compile(r"\$\((?:expr|\() *(\d+) */ *(\d+) *\)?\)")
+_QUOTIENT = re.compile(r"\$\((?:expr|\() *(\w+) */ *(\w+) *\)?\)")
 """How a script divides a batch among GPUs."""
+_LIST = re.compile(r"^[ \t]*(\w+)=\(([^()]*)\)", re.MULTILINE)
+"""A list of options under a name, over several lines."""
 _OPERATORS = (";", "&&", "||", "|", "&")
 # In the order in which a file's keys are compared with their marks.
 _TABLES = """
@@ -43,6 +45,9 @@ def read_file(path: Path) -> tuple[Dialect, Mapping[str, Any]]:
             raise UnreadableFileError(str(error)) from None
         found = _of_command(_script(path))
     if found is None:
+        if path.suffix in (".py", ".ipynb"):
+            how = "write its arguments with TrainingArguments.to_json_string(), and give that file"
+            raise UnreadableFileError(f"{path}: Python code is not run here; {how}")
         names = ", ".join(known.name for known in dialects())
         raise UnreadableFileError(f"{path}: in none of the known dialects: {names}")
     return found
@@ -84,20 +89,32 @@ def _commands(text: str) -> Iterator[tuple[list[str], Mapping[str, Any]]]:
     value``, ``--key=value``, a switch (true) and a list of values are read; variables that the
     script sets are replaced, and nothing is run."""
     variables: dict[str, str] = {}
-    for line in re.sub(r"\\\r?\n", " ", text).splitlines():
+    for name, options in _LIST.findall(text):
+        options = re.sub(r"\s+(#.*)?", " ", options).replace("\\", r"\\")
+        text = re.sub(rf'"?\$\{{{name}\[[@*]\]\}}"?', options, text)
+    for line in re.sub(r"\\\r?\n", " ", _LIST.sub("", text)).splitlines():
         line = _QUOTIENT.sub(
-            lambda found: str(int(found[1]) // max(1, int(found[2]))), _replaced(line, variables)
+            lambda found: _quotient(found[1], found[2], variables) or found[0],
+            _replaced(line, variables),
         )
         try:
             words = shlex.split(line, comments=True)
         except ValueError:
             continue
-        words = [word for word in words if word not in _OPERATORS]
+        words = [word for word in words if word not in (*_OPERATORS, "export")]
         while words and re.match(r"\w+=", words[0]):
             name, _, value = words.pop(0).partition("=")
             variables[name] = value
         if any(word.startswith("--") for word in words):
             yield _options(words)
+
+
+def _quotient(total: str, parts: str, variables: Mapping[str, str]) -> str:
+    """The whole quotient of two numbers or names of variables; empty if one is neither."""
+    numbers = [variables.get(word, word) for word in (total, parts)]
+    if not all(map(str.isdecimal, numbers)):
+        return ""
+    return str(int(numbers[0]) // max(1, int(numbers[1])))
 
 
 def _options(words: list[str]) -> tuple[list[str], dict[str, Any]]:

@@ -2,7 +2,6 @@
 
 import fnmatch
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,87 +10,24 @@ from typing import Any
 import yaml
 
 from jobs.spec import SyntheticData
-from jobs.techniques import AXES
 from orchestrator.planning.choices.arguments import argument_names, ignored_reason
+from orchestrator.planning.dialects.entries import QUANTIZED, Entry, finished, value_at
 from orchestrator.planning.dialects.registry import UnreadableFileError, read_file
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours import models
+from orchestrator.planning.dialects.to_ours.accepted import accepted
 from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
-from orchestrator.planning.dialects.to_ours.models import Shape, sees_images
 from orchestrator.planning.dialects.trainers.tables import (
-    OFF,
     REASONS,
     Dialect,
     Reading,
     Rule,
     Verdict,
-    spelt,
 )
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.redaction import secret_paths
 from orchestrator.storage.user_files import refuse_used_file
-
-QUANTIZED = re.compile(r"gptq|awq|aqlm|int4|bnb-?4bit|nf4|nvfp4|4bit")
-"""Words of a model's name that say in which format of few bits its weights are."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
-    """One line of the table beside the written configuration."""
-
-    key: str
-    value: Any
-    verdict: Verdict
-    ours: str = ""
-    """The key of our configuration that it decides."""
-    taken: Any = None
-    """The value that it has there."""
-    why: str = ""
-
-
-def finished(
-    entry: Entry, facts: Mapping[str, Any], shape: Shape | None, document: Mapping[str, Any]
-) -> Entry:
-    """The entry with the value that its key has in the configuration, which ``facts`` made."""
-    if entry.ours == "model" and shape is not None:
-        return _of_the_model(entry, facts, shape)
-    if not entry.ours or ", " in entry.ours or not document:
-        return entry
-    found = _value_at(entry.ours, document)
-    if entry.ours == "data" and facts.get("file"):
-        return replace(entry, verdict=Verdict.TAKEN, taken=found, why="the file is here")
-    if found is None and entry.verdict is Verdict.TAKEN:
-        return _without_effect(entry)
-    return replace(entry, taken=found)
-
-
-def _of_the_model(entry: Entry, facts: Mapping[str, Any], shape: Shape) -> Entry:
-    why = shape.source
-    has_images = facts.get("task") == "image-text-to-text" or sees_images(str(entry.value))
-    if has_images and shape.task != "image-text-to-text":
-        why += ", a model of texts: images and their tower are left out"
-    if found := QUANTIZED.search(str(entry.value).lower()):
-        why += f"; {found[0]} weights become a 4-bit base of bitsandbytes under an adapter"
-    is_exact = shape.is_exact and why == shape.source
-    verdict = Verdict.TAKEN if is_exact else Verdict.NEAREST
-    return replace(entry, verdict=verdict, taken=shape.checkpoint or shape.architecture, why=why)
-
-
-def _without_effect(entry: Entry) -> Entry:
-    axis = AXES.get(entry.ours.removeprefix("axes."))
-    # A switch that is off is the default of its axis.
-    if axis is not None and spelt(entry.value) in ("full", *OFF):
-        return replace(entry, taken=axis.default)
-    why = "has no effect beside the other keys"
-    return replace(entry, verdict=Verdict.ASIDE, ours="", why=why)
-
-
-def _value_at(key: str, document: Mapping[str, Any]) -> Any:
-    found: Any = document
-    for part in key.split("."):
-        found = found.get(part) if isinstance(found, Mapping) else None
-    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -179,10 +115,17 @@ def translate(
     entries, stated = _read(files)
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
-    if shape and facts.get("length") is None and not facts.get("file"):
+    has_length = facts.get("length") is not None or facts.get("file")
+    if shape and not has_length and shape.task != "image-classification":
         facts["length"] = SyntheticData().sequence_length
         entries.append(_GUESSED_LENGTH)
-    document = configuration(facts, shape) if shape else {}
+    whole = configuration(facts, shape) if shape else {}
+    document, refused = accepted(whole) if shape else (whole, {})
+    own = {entry.ours: entry for entry in entries}
+    for key, why in refused.items():
+        entry = own.get(key, Entry(key=key, value=value_at(key, whole), verdict=Verdict.UNKNOWN))
+        entries = [one for one in entries if one is not entry]
+        entries.append(replace(entry, verdict=Verdict.UNKNOWN, ours="", why=why))
     for fact, value in assumed.items():
         if fact not in stated:
             ours = vocabulary.ours(fact)
@@ -217,12 +160,15 @@ def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     """The facts with what follows from the files that they name, and from the model's name."""
     complete = {**facts, "file": local_file(facts.get("data"), folder)}
     if (given := complete.pop("deepspeed", None)) is not None:
-        complete |= vocabulary.of_deepspeed(given, folder)
+        complete = {**vocabulary.of_deepspeed(given, folder), **complete}
+        if "optimizer" in complete.get("deepspeed", {}):
+            complete.pop("optimizer", None)  # DeepSpeed trains with its own
     model = str(facts.get("model", ""))
     if model and (folder / model / "config.json").is_file():
         complete["model"] = str((folder / model).resolve())
-    if QUANTIZED.search(model.lower()):
-        complete.setdefault("bits", 4)
+    quantized = complete.get("config", {}).get("quantization_config")
+    if quantized or QUANTIZED.search(model.lower()):
+        complete.setdefault("bits", 8 if quantized and quantized.get("load_in_8bit") else 4)
     return complete
 
 
@@ -288,7 +234,7 @@ class _Unknown(Rule):
     def read(self, value: Any) -> Reading:
         if value is None:
             return Reading(verdict=Verdict.ASIDE, why="has no value")
-        return Reading(verdict=Verdict.UNKNOWN, why="no row of this dialect's table is about it")
+        return Reading(verdict=Verdict.UNKNOWN, why="its meaning is not known here")
 
 
 _UNKNOWN = _Unknown()

@@ -90,13 +90,13 @@ class FileSection(Section):
     """A file or folder, relative to the config."""
     format: FileFormat | None = None
     """The format of the file. Default: by its suffix. disk: a folder from datasets.save_to_disk.
-    imagefolder: a folder of images with a metadata.jsonl or metadata.csv."""
+    imagefolder: images in a folder for each class, or with a metadata.jsonl or metadata.csv."""
     columns: dict[str, str] = Field(default_factory=dict)
     """Column for the model (text, text_pair, target, labels, input_ids, images ...) -> column of
     the file."""
     tokenizer: str | None = None
-    """Name or folder of a tokenizer. Not needed if the file has a column input_ids. For images with
-    texts: name or folder of a processor; default: model.name_or_path."""
+    """Name or folder of a tokenizer. Not needed if the file has a column input_ids. For images:
+    name or folder of a processor; default: model.name_or_path."""
     max_length: int = Field(default=512, ge=1)
     """Longer texts are cut to this many tokens."""
 

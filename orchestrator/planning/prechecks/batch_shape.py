@@ -25,11 +25,12 @@ def batch_shapes(config: SweepConfig, micro_batch: int) -> Shapes:
     data = config.data_of(config.baseline)
     if all(map(reads_pairs, used_choices(config, "loop"))):
         return _of_pairs(data, micro_batch)
+    if task == "image-classification" and (data.file is None or data.file.format == "imagefolder"):
+        random = data.synthetic or SyntheticData()  # of the size that files get, too
+        return _of_images(random, ModelConfiguration.of(config.model), micro_batch)
     if data.file is not None:
         return _of_file(data.file, task, micro_batch)
     assert data.synthetic is not None
-    if task == "image-classification":
-        return _of_images(data.synthetic, ModelConfiguration.of(config.model), micro_batch)
     if task == "image-text-to-text":
         return image_shapes(data.synthetic, ModelConfiguration.of(config.model), micro_batch)
     return _of_text(data.synthetic, task, micro_batch)
@@ -77,7 +78,7 @@ def _of_images(data: SyntheticData, configuration: ModelConfiguration, micro_bat
 
 
 def _of_file(file: DatasetFile, task: Task, micro_batch: int) -> Shapes:
-    if file.tokenizer is None:
+    if file.tokenizer is None or task == "image-classification":
         return _of_columns(file, micro_batch)
     # A text is cut at ``max_length``, and padded to the longest text of its batch.
     return _of_tokens(task, micro_batch, f"up to {file.max_length}")

@@ -13,9 +13,9 @@ CONFIG = "config.json"
 _WEIGHTS = ("*.safetensors", "*.safetensors.index.json", "pytorch_model*.bin", "*.gguf")
 _TOKENIZER_FILES = """
 tokenizer.json vocab.txt vocab.json vocab-src.json tokenizer.model spiece.model
-sentencepiece.bpe.model source.spm tekken.json added_tokens.json
+sentencepiece.bpe.model source.spm tekken.json added_tokens.json preprocessor_config.json
 """
-"""Files of which a tokenizer's folder has at least one."""
+"""Files of which the folder of a tokenizer, or of an image processor, has at least one."""
 _CHAT_TEMPLATES = ("chat_template.jinja", "chat_template.json", "additional_chat_templates")
 """Files and folders with chat templates. Older tokenizers have theirs in tokenizer_config.json."""
 _WITHOUT_FILES = ("byt5", "canine", "perceiver")

@@ -127,8 +127,7 @@ def _inputs(file: DatasetFile, task: Task) -> tuple[tuple[str, ...], str]:
     if task == "image-text-to-text":
         return ("text", "messages", "prompt"), "; a column messages or prompt would do, too"
     if task == "image-classification":
-        hint = "; images are not decoded, so save what the model's image processor returns"
-        return ("pixel_values",), hint
+        return ("images", "image", "pixel_values"), ""
     if file.tokenizer is None:
         return ("input_ids",), ", or give a tokenizer for a column text"
     return _TEXT_SOURCES, ""

@@ -196,7 +196,8 @@ def _disk(path: Path) -> DataFile:
 
 
 def _image_folder(path: Path) -> DataFile:
-    """The texts beside a folder's images: its metadata, in which ``file_name`` is an image."""
+    """The metadata beside a folder's images, in which ``file_name`` is an image; without such a
+    file an image of each class, whose folder has its name."""
     for name, reader in (("metadata.jsonl", _json), ("metadata.csv", _csv)):
         if (path / name).is_file():
             data = reader(path / name)
@@ -204,7 +205,12 @@ def _image_folder(path: Path) -> DataFile:
             rows = tuple({"image": row.get("file_name"), **row} for row in data.rows)
             columns = [column for column in data.columns if column != "file_name"]
             return DataFile(columns=("image", *columns), rows=rows)
-    raise NoDataFileError(f"{path} has no metadata.jsonl or metadata.csv with the images' texts")
+    root = path / "train" if (path / "train").is_dir() else path
+    classes = sorted(own.name for own in root.iterdir() if own.is_dir())
+    if len(classes) < 2:
+        what = "no folder for each class, and no metadata.jsonl or metadata.csv"
+        raise NoDataFileError(f"{path} has {what}")
+    return _of_rows({"image": name, "label": name} for name in classes)
 
 
 def _of_arrow(names: Sequence[str], batch: Any) -> DataFile:

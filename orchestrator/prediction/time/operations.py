@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -89,6 +89,10 @@ class Work:
         }
         return Work(by_kind=both, model_flop=self.model_flop + other.model_flop)
 
+    def deepened(self, less: Work, times: float) -> Work:
+        """The work of a model with ``times`` as many layers more as ``less`` has fewer."""
+        return self * (1 + times) + less * -times
+
     def has_kernels_of(self, other: Work) -> bool:
         """Whether both have as many kernels of each kind."""
         numbers = ({kind: len(rows) for kind, rows in own.by_kind.items()} for own in (self, other))
@@ -150,11 +154,3 @@ class StepWork:
     @property
     def work(self) -> Work:
         return self.compiled if self.is_compiled else self.eager
-
-    def deepened(self, less: StepWork, times: float) -> StepWork:
-        """The step of a model with ``times`` as many layers more as ``less`` has fewer."""
-        return replace(
-            self,
-            eager=self.eager * (1 + times) + less.eager * -times,
-            compiled=self.compiled * (1 + times) + less.compiled * -times,
-        )

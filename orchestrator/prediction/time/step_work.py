@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from jobs.spec import TrialSpec, to_json
@@ -48,6 +48,18 @@ class PartWork:
             eager=self.eager + other.eager,
             compiled=self.compiled + other.compiled,
             forward=self.forward + other.forward,
+        )
+
+    def deepened(self, less: PartWork, times: float, renumbered: Callable[[int], int]) -> PartWork:
+        """As ``Work.deepened``, with the storages' numbers in the deeper model."""
+        return PartWork(
+            eager=self.eager.deepened(less.eager, times),
+            compiled=self.compiled.deepened(less.compiled, times),
+            forward=self.forward.deepened(less.forward, times),
+            unwritten={
+                renumbered(number): tuple(map(renumbered, own))
+                for number, own in self.unwritten.items()
+            },
         )
 
     def seeing(self, share: float) -> PartWork:

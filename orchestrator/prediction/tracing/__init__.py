@@ -1,6 +1,7 @@
 """A training step traced on tensors without data: every module here imports torch.
 
 fake_step.py         a trial's model, data and optimizer on tensors without data
+deep_step.py         the same step, traced with few of the layers that are equal
 cpu_arguments.py     its TrainingArguments as a machine without a GPU accepts them
 batches.py           the shapes of its batches: synthetic samples, or a data file's rows
 row_order.py         the order in which an epoch and a trial have rows of unequal length

@@ -74,10 +74,10 @@ class AllocationRecorder(TorchDispatchMode):
     unless ``is_padded``: that all positions of a batch hold tokens.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, results: KnownResults | None = None) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._phase = ""
-        self._results = KnownResults()
+        self._results = results or KnownResults()
         self._parameters: set[int] = set()
         """Storages of the model's parameters."""
         self._storages: dict[int, tuple[Recording, int]] = {}

@@ -20,6 +20,7 @@ def packed_weights() -> Iterator[None]:
     with (
         torch.library._scoped_library("bitsandbytes", "IMPL") as library,
         patch.object(nn.Params4bit, "__new__", _packed),
+        patch("peft.tuners.lora.dora.dequantize_module_weight", _dequantized),
     ):
         library.impl("gemm_4bit", _product, "AutogradCPU")
         yield
@@ -53,6 +54,15 @@ def _packed(
     for name, value in {**form, "quant_state": quant_state}.items():
         setattr(parameter, name, value)
     return parameter
+
+
+def _dequantized(module: torch.nn.Module) -> torch.Tensor:
+    """PEFT's own function knows the weight by its class."""
+    from bitsandbytes import functional
+
+    weight: torch.Tensor = module.weight  # type: ignore[assignment]
+    state = getattr(weight, "quant_state", None)
+    return weight if state is None else functional.dequantize_4bit(weight.data, state)
 
 
 def _product(

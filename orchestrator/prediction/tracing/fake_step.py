@@ -1,5 +1,7 @@
 """A trial's model, data and optimizer as the job builds them, on tensors without data."""
 
+from __future__ import annotations
+
 import functools
 import inspect
 import warnings
@@ -11,7 +13,6 @@ from typing import Any
 import torch
 import transformers
 from accelerate.utils import convert_to_fp32
-from torch._subclasses.fake_tensor import FakeTensorMode
 
 from jobs.loops import accelerate as accelerate_loop
 from jobs.spec import ModelSpec, TrialSpec
@@ -40,6 +41,7 @@ from orchestrator.prediction.tracing.fake_liger import LigerModules
 from orchestrator.prediction.tracing.fake_quantized import packed_weights
 from orchestrator.prediction.tracing.fake_ranks import shared, unreduced
 from orchestrator.prediction.tracing.fake_trl import TrlTrainer, trl_on_cuda
+from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.known_values import know
 from orchestrator.prediction.tracing.trl_batches import TrlBatches
 from orchestrator.prediction.unsupported import has_packed_base, is_fsdp, runs_liger, runs_trl
@@ -61,18 +63,23 @@ class FakeStep:
     operator whose result's shape depends on data.
     """
 
-    def __init__(self, spec: TrialSpec, gpu: Gpu) -> None:
+    def __init__(
+        self,
+        spec: TrialSpec,
+        gpu: Gpu,
+        known: KnownResults | None = None,
+        batches: tuple[Batches, ModelSpec] | None = None,
+    ) -> None:
         self.spec = spec
         self._gpu = gpu
         self.picks: Picks = set()
         self._liger = LigerModules(gpu)
-        self._recorder = AllocationRecorder()
-        self._fake_mode = FakeTensorMode(allow_non_fake_inputs=True)
+        self._known = known or KnownResults()
+        self._recorder = AllocationRecorder(self._known)
         self._arguments = cpu_arguments(spec)
-        self.batches: Batches
-        self.batches, self._model_spec = (
-            (TrlBatches(spec), spec.model) if runs_trl(spec) else batches_of(spec)
-        )
+        if batches is None:
+            batches = (TrlBatches(spec), spec.model) if runs_trl(spec) else batches_of(spec)
+        self.batches, self._model_spec = batches
         if runs_liger(spec):
             # Imported first, so that what Liger changes in the module is undone.
             config = models.architecture_config(spec.model)
@@ -92,6 +99,11 @@ class FakeStep:
             # As the Trainer does on being made.
             self.model.config.use_cache = self._arguments.use_cache
         self.model.train()
+
+    @property
+    def shallow(self) -> FakeStep:
+        """The step of a model with fewer of the same layers; itself if there is none."""
+        return self
 
     @functools.cached_property
     def trained(self) -> str:
@@ -117,7 +129,7 @@ class FakeStep:
             resizing = recorded_resizes(self._recorder)
             recorder = self._recorder if is_recorded else nullcontext()
             trl = trl_on_cuda(self._recorder) if runs_trl(self.spec) else nullcontext()
-            with liger, trl, packing, on_cuda, resizing, self._fake_mode, recorder:
+            with liger, trl, packing, on_cuda, resizing, self._known.mode, recorder:
                 yield
 
     def _built_model(self) -> Any:
@@ -195,7 +207,7 @@ class FakeStep:
             return logits.new_empty(((together - 1) * size, *logits.shape[1:]))
 
     def _evaluated(self, inputs: dict[str, Any]) -> Any:
-        return self._outputs(inputs) if self._trl is None else self._trl.evaluate(inputs)
+        return self._forward(**inputs) if self._trl is None else self._trl.evaluate(inputs)
 
     def _inputs(self, batch: BatchShapes) -> dict[str, torch.Tensor]:
         with self._recorder.phase("inputs"):
@@ -217,7 +229,7 @@ class FakeStep:
         # The loss and its arguments are gone before the next micro-batch.
         loss_arguments = self._loss_arguments()
         with self._recorder.phase("forward"):
-            loss = self._loss({**inputs, **loss_arguments})
+            loss = self._forward(**inputs, **loss_arguments).loss
         with self._recorder.phase("backward"):
             loss.backward()
             del loss, loss_arguments
@@ -229,12 +241,6 @@ class FakeStep:
         if trains_plainly and _accepts_loss_arguments(self.model):
             return {"num_items_in_batch": torch.empty((), dtype=torch.int64)}
         return {}
-
-    def _loss(self, inputs: dict[str, Any]) -> torch.Tensor:
-        return self._outputs(inputs).loss
-
-    def _outputs(self, inputs: dict[str, torch.Tensor]) -> Any:
-        return self._forward(**inputs)
 
     def _pass(self, **inputs: torch.Tensor) -> Any:
         """After autocast the outputs are in 32 bits, as accelerate converts them."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import torch
-from torch._subclasses.fake_tensor import FakeTensor
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 _DEPENDS_ON_DATA = {
     torch.Tag.data_dependent_output,
@@ -51,10 +51,19 @@ Result = int | _Made | tuple[_Made | None, ...] | list[_Made | None] | None
 """The argument at a position, a tensor or several; None: the operator runs each time."""
 
 
+class _Mode(FakeTensorMode):
+    """Shared by a deep copy of its tensors. A copied mode would free its constants once more."""
+
+    def __deepcopy__(self, memo: Any) -> "_Mode":
+        return self
+
+
 class KnownResults:
     """Runs operators: one whose result follows from shapes and types, once for each of them."""
 
     def __init__(self) -> None:
+        self.mode = _Mode(allow_non_fake_inputs=True)
+        """Of the tensors that are made again."""
         self._known: dict[tuple[Any, ...], Result] = {}
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:

@@ -1,7 +1,7 @@
 """The fastest configurations of ``tune``'s space that fit a memory, forecast from few traces.
 
-Sets of techniques that no trace tells apart share a forecast, and the first stands for all. Memory
-is that of two models with few layers, continued to the model's own number of layers.
+Sets of techniques that no trace tells apart share a forecast, and the first stands for all. Of rows
+of unequal length the longest stand for all in the memory, and usual ones in the time.
 """
 
 from __future__ import annotations
@@ -11,19 +11,28 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from jobs.spec import TrainingRecipe, TrialSpec
 from jobs.techniques import BATCH_AXES
+from jobs.techniques.axes.sharding import SHARDING
 from orchestrator.prediction.bounds import traceable
-from orchestrator.prediction.estimator import Watch, model_key, quiet_libraries, unwatched
+from orchestrator.prediction.estimator import (
+    Watch,
+    longest_rows_group,
+    model_key,
+    quiet_libraries,
+    traced_step,
+    unwatched,
+)
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.model_group import Shared
+from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.time.operations import StepWork
-from orchestrator.prediction.time.step_time import StepTime, step_time
+from orchestrator.prediction.time.ranks_time import time_of
+from orchestrator.prediction.time.step_time import StepTime
 from orchestrator.prediction.time.step_work import update_key
-from orchestrator.prediction.tune.depths import ByDepth
+from orchestrator.prediction.tune.compiled_memory import CompiledMemory
 
 MOST_TRACES = 10
 """Ways to run a model that are traced; each takes a second or two."""
@@ -37,77 +46,67 @@ class Candidate:
 
     spec: TrialSpec
     device_bytes: int
-    """Upper end of what NVML would see; of rows of unequal length, on the longest alone."""
+    """Upper end of what NVML would see; the likely figure of compiled code."""
+    is_of_longest: bool = False
+    """Whether that is of the longest of rows of unequal length alone."""
     step: StepWork
     time: StepTime
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SetForecast:
-    """A set of techniques at all its micro-batches, the smallest first."""
-
-    specs: Sequence[TrialSpec]
-    by_depth: ByDepth
-
-    def fastest(self, memory_bytes: int, gpu: Gpu) -> Candidate | None:
-        """Its fastest micro-batch that fits; None if none does."""
-        # Memory grows with the micro-batch.
-        fitting = bisect.bisect(self.specs, memory_bytes, key=self._device_bytes)
-        found = []
-        for position in range(max(0, fitting - _TIMED_SIZES), fitting):
-            spec = self.specs[position]
-            step = self.by_depth.step(spec)
-            time = None if step is None else step_time(step, gpu)
-            if step is not None and time is not None:
-                device = self.by_depth.device_bytes(spec) or 0
-                found.append(Candidate(spec=spec, device_bytes=device, step=step, time=time))
-        return min(found, key=lambda own: own.time.likely_seconds_per_sample, default=None)
-
-    def _device_bytes(self, spec: TrialSpec) -> int:
-        known = self.by_depth.device_bytes(spec)
-        return sys.maxsize if known is None else known
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SpaceForecast:
-    sets: Sequence[SetForecast]
+    fitting: Sequence[Sequence[Candidate]]
+    """For each memory that was asked for: of each set the largest micro-batches that fit."""
     recipe: TrainingRecipe
     """The user's own."""
+    sets: int
     left_out: int
     """Sets of techniques without a forecast of their own."""
+    shared: Shared = field(default_factory=Shared)
 
-    def ranked(
-        self, memory_bytes: int, gpu: Gpu, *, of_other_recipes: bool = False
-    ) -> list[Candidate]:
-        """Of each set that trains like the user's arguments, or of each other one, its fastest
-        micro-batch that fits, the fastest first."""
-        found = []
-        with quiet_libraries():  # micro-batches are traced once they are asked for
-            for own in self.sets:
-                if (own.specs[0].training_recipe != self.recipe) is of_other_recipes:
-                    found.append(own.fastest(memory_bytes, gpu))
-        fitting = [own for own in found if own is not None]
-        return sorted(fitting, key=lambda own: own.time.likely_seconds_per_sample)
+    def ranked(self, asked: int = 0, *, of_other_recipes: bool = False) -> list[Candidate]:
+        """The micro-batches of sets that train like the user's arguments, or of all others, the
+        fastest first."""
+        found = [
+            own
+            for own in self.fitting[asked]
+            if (own.spec.training_recipe != self.recipe) is of_other_recipes
+        ]
+        return sorted(found, key=lambda own: own.time.likely_seconds_per_sample)
+
+
+Asked = Sequence[tuple[Gpu, int]]
+"""Cards, each with the memory (bytes) that a trial may take of it."""
 
 
 def forecast_space(
-    trials: Sequence[TrialSpec], gpu: Gpu, watch: Watch = unwatched
+    trials: Sequence[TrialSpec], asked: Asked, watch: Watch = unwatched
 ) -> SpaceForecast:
     """Trace the ways to run the model that most sets share, and those that train most differently.
-    The user's own trial comes first."""
+    The user's own trial comes first. Traces are those of the first card; others may pick other
+    attention kernels."""
     by_set: dict[str, list[TrialSpec]] = {}
     for spec in trials:
         by_set.setdefault(_techniques(spec), []).append(spec)
     recipe = trials[0].training_recipe
     chosen = _worth_tracing(list(_by_trace(by_set.values()).values()), recipe)
-    sets: list[SetForecast] = []
-    shared = Shared()
+    fitting: list[list[Candidate]] = [[] for _ in asked]
+    shared, number = Shared(), 0
     with quiet_libraries():
-        for number, distinct in enumerate(chosen):
-            watch(number, len(chosen))
-            sets += _of_trace(list(distinct.values()), gpu, shared)
+        for done, distinct in enumerate(chosen):
+            watch(done, len(chosen))
+            for specs in _of_trace(list(distinct.values()), asked, shared):
+                number += 1
+                for found, own in zip(fitting, specs, strict=True):
+                    found += own
         watch(len(chosen), len(chosen))
-    return SpaceForecast(sets=sets, recipe=recipe, left_out=len(by_set) - len(sets))
+    return SpaceForecast(
+        fitting=fitting,
+        recipe=recipe,
+        sets=number,
+        left_out=len(by_set) - number,
+        shared=shared,
+    )
 
 
 Distinct = dict[tuple[str, TrainingRecipe], list[TrialSpec]]
@@ -129,11 +128,25 @@ def _by_trace(sets: Iterable[list[TrialSpec]]) -> dict[str, Distinct]:
 
 
 def _worth_tracing(traces: list[Distinct], recipe: TrainingRecipe) -> list[Distinct]:
-    """The first, and in turn the next that most sets share, and that trains most differently."""
+    """Of each way to share a training between GPUs, in turn: the trace that most sets share, and
+    the one that trains most differently. The user's own trace is the first of all."""
+    by_sharding: dict[object, list[Distinct]] = {}
+    for distinct in traces:
+        sharding = _first(distinct).choices.get(SHARDING.name)
+        by_sharding.setdefault(sharding, []).append(distinct)
+    most = MOST_TRACES if len(by_sharding) == 1 else MOST_TRACES // 2
+    return [own for distinct in by_sharding.values() for own in _in_turn(distinct, recipe)[:most]]
+
+
+def _in_turn(traces: list[Distinct], recipe: TrainingRecipe) -> list[Distinct]:
     by_sets = sorted(traces[1:], key=len, reverse=True)
     by_recipe = sorted(by_sets, key=partial(_differences, recipe), reverse=True)
     in_turn = itertools.chain(traces[:1], *zip(by_sets, by_recipe, strict=True))
-    return [*{id(distinct): distinct for distinct in in_turn}.values()][:MOST_TRACES]
+    return [*{id(distinct): distinct for distinct in in_turn}.values()]
+
+
+def _first(distinct: Distinct) -> TrialSpec:
+    return next(iter(distinct.values()))[0]
 
 
 def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
@@ -141,10 +154,93 @@ def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
     return max(len(own.choices ^ recipe.choices) for _, own in distinct)
 
 
-def _of_trace(sets: list[list[TrialSpec]], gpu: Gpu, shared: Shared) -> Iterator[SetForecast]:
-    by_depth = ByDepth.of([*itertools.chain(*sets)], gpu, shared)
-    if by_depth is not None:
-        yield from (SetForecast(specs=specs, by_depth=by_depth) for specs in sets)
+def _of_trace(
+    sets: list[list[TrialSpec]], asked: Asked, shared: Shared
+) -> Iterator[list[list[Candidate]]]:
+    """Of each set the largest micro-batches that fit, for each memory."""
+    simpler = [traceable(spec).spec for spec in itertools.chain(*sets)]
+    gpu = asked[0][0]
+    try:
+        with traced_step(simpler[0], gpu, shared) as step:
+            group = longest_rows_group(simpler, step, gpu, shared)
+            traced = TracedSets(group, CompiledMemory(group))
+            for specs in sets:
+                yield [traced.fitting(specs, *own) for own in asked]
+    except Exception:  # a model may refuse any trace
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class TracedSets:
+    """Sets that share traces."""
+
+    group: ModelGroup
+    compiled: CompiledMemory
+
+    def fitting(self, specs: Sequence[TrialSpec], gpu: Gpu, memory_bytes: int) -> list[Candidate]:
+        """The largest micro-batches of a set that fit, of which one is the fastest. ``specs``: the
+        smallest first."""
+        # Memory grows with the micro-batch.
+        fitting = bisect.bisect(specs, memory_bytes, key=self.device_bytes)
+        found = []
+        for spec in specs[max(0, fitting - _TIMED_SIZES) : fitting]:
+            step = self.step(spec)
+            time = None if step is None else time_of(step, gpu)
+            if step is not None and time is not None:
+                own = Candidate(
+                    spec=spec,
+                    device_bytes=self.device_bytes(spec),
+                    is_of_longest=self.group.step.batches.ragged is not None,
+                    step=step,
+                    time=time,
+                )
+                found.append(own)
+        return found
+
+    def step(self, spec: TrialSpec) -> StepWork | None:
+        """None if a technique changes its kernels in a way that is not known."""
+        simpler = traceable(spec)
+        try:
+            return simpler.step(self.group.step_work(simpler.spec))
+        except Exception:  # a kernel may refuse the inputs
+            return None
+
+    def device_bytes(self, spec: TrialSpec) -> int:
+        """The memory of the GPU: its upper end, or of a compiled trial the likely figure. More than
+        any GPU has, if it is not known."""
+        simpler = traceable(spec)
+        kept = self.compiled.kept(spec) if simpler.is_compiled else 0.0
+        device = self.group.prediction(simpler.spec, kept=kept).device
+        if device is None:
+            return sys.maxsize
+        return device.bytes if kept else device.most
+
+
+def of_each_set(
+    candidates: Sequence[Candidate], gpu: Gpu, memory_bytes: int, shared: Shared
+) -> list[Candidate]:
+    """Of each set the first candidate that fits. Of rows of unequal length, the first of all fits
+    with an epoch of all rows, and others as far as that says of their traces."""
+    added: dict[str, float] = {}
+    """Trace -> the memory of an epoch, as a multiple of that of the longest rows."""
+    found: dict[str, Candidate] = {}
+    for own in candidates:
+        trace, longest = model_key(traceable(own.spec).spec), own.device_bytes
+        if own.is_of_longest and not found and longest * added.get(trace, 1.0) <= memory_bytes:
+            own = _of_epoch(own, gpu, shared)
+            added[trace] = own.device_bytes / longest
+        if longest * added.get(trace, 1.0) <= memory_bytes:
+            found.setdefault(_techniques(own.spec), own)
+    return list(found.values())
+
+
+def _of_epoch(own: Candidate, gpu: Gpu, shared: Shared) -> Candidate:
+    """The candidate, whose memory is that of an epoch of all rows."""
+    simpler = traceable(own.spec).spec
+    with quiet_libraries(), traced_step(simpler, gpu, shared) as step:
+        group = ModelGroup([simpler], step, gpu, shared)
+        device_bytes = TracedSets(group, CompiledMemory(group)).device_bytes(own.spec)
+    return replace(own, device_bytes=device_bytes, is_of_longest=False)
 
 
 def _techniques(spec: TrialSpec) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from jobs.techniques.axes.sharding import SHARDING
 from orchestrator.labels import label
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.verbs.prediction import time_row, time_words
@@ -47,9 +48,12 @@ def _is_faster(one: Candidate, other: Candidate) -> bool:
 
 def _listed(candidates: Sequence[Candidate], axes: Sequence[str]) -> Iterator[str]:
     for place, own in enumerate(candidates, 1):
-        yield f"  {place}. {label(own.spec.choices, axes)}"
-        needs = f"at most {memory(own.device_bytes)}"
-        if own.step.new_shapes:
+        gpus = " · one GPU" if own.spec.world_size == 1 and SHARDING.name in axes else ""
+        yield f"  {place}. {label(own.spec.choices, axes)}{gpus}"
+        # Of compiled code the likely figure is known.
+        needs = f"{'about' if own.step.is_compiled else 'at most'} {memory(own.device_bytes)}"
+        needs += " a GPU" if own.spec.world_size > 1 else ""
+        if own.is_of_longest:
             needs += " on the longest rows, and what other lengths leave in the allocator's cache"
         yield f"     {time_words(own.time)}; {needs}"
 
@@ -71,8 +75,9 @@ def _how_sure(answer: CardForecast) -> str:
 def _price(answer: CardForecast) -> float | None:
     if answer.per_hour is None or not answer.ranked:
         return None
-    seconds = answer.ranked[0].time.likely_seconds_per_sample * _SAMPLES
-    return answer.per_hour * seconds / HOUR_SECONDS
+    best = answer.ranked[0]
+    seconds = best.time.likely_seconds_per_sample * _SAMPLES
+    return answer.per_hour * best.spec.world_size * seconds / HOUR_SECONDS
 
 
 def _cheapest(forecast: TuneForecast) -> str:
@@ -106,6 +111,11 @@ def _answer(answer: CardForecast) -> dict[str, Any]:
 
 def _plain_list(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
     return [
-        {"choices": dict(own.spec.choices), "device_bytes": own.device_bytes, **time_row(own.time)}
+        {
+            "choices": dict(own.spec.choices),
+            "gpus": own.spec.world_size,
+            "device_bytes": own.device_bytes,
+            **time_row(own.time),
+        }
         for own in candidates
     ]

@@ -4,8 +4,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from orchestrator.planning.dialects.entries import Entry
 from orchestrator.planning.dialects.trainers.tables import Verdict
-from orchestrator.planning.dialects.translate import Entry, Translation
+from orchestrator.planning.dialects.translate import Translation
 from orchestrator.reporting.terminal.safe_text import shortened, visible
 
 _WORDS = 60
@@ -15,7 +16,7 @@ _TITLES: Mapping[Verdict, str] = {
     Verdict.NEAREST: "taken as the nearest value",
     Verdict.DEFAULT: "decided by the trainer's default, because no key says it",
     Verdict.IMPOSSIBLE: "not possible here",
-    Verdict.UNKNOWN: "not taken, because its meaning is not known here",
+    Verdict.UNKNOWN: "not taken",
     Verdict.ASIDE: "left aside, because it does not matter here",
 }
 

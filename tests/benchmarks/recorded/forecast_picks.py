@@ -18,7 +18,12 @@ from orchestrator.labels import label
 from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal, tune_space
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.tune.tune_forecast import Candidate, forecast_key, forecast_space
+from orchestrator.prediction.tune.tune_forecast import (
+    Candidate,
+    forecast_key,
+    forecast_space,
+    of_each_set,
+)
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import GIB
 from tests.benchmarks.recorded.configurations import measured_rows, recorded_runs
@@ -49,16 +54,17 @@ def _of_run(dataset: Dataset, rows: Sequence[Row]) -> Iterator[str]:
         load_config(dataset.run.config["path"]), Goal(), has_gpu=True, is_missing=lambda _: False
     )
     trials = [spec for spec in space.plan.trials if _could_be_tried(spec, axes)]
-    forecast = forecast_space(trials, gpu)
+    budgets = dataset.run.config["budgets"]
+    forecast = forecast_space(trials, [(gpu, budget) for budget in budgets])
     keys = {_techniques(spec.choices): forecast_key(spec) for spec in trials}
-    for budget in dataset.run.config["budgets"]:
+    for asked, budget in enumerate(budgets):
         fitting = [row for row in rows if row["device_peak_bytes"] <= budget]
         within = [row for row in fitting if _techniques(row) in keys]
         best = max(row["samples_per_second"] for row in within)
         by_key: dict[str, list[Row]] = {}
         for row in within:
             by_key.setdefault(keys[_techniques(row)], []).append(row)
-        ranked = forecast.ranked(budget, gpu)
+        ranked = of_each_set(forecast.ranked(asked), gpu, budget, forecast.shared)
         places = [forecast_key(own.spec) for own in ranked]
         place = next((place for place, key in enumerate(places) if key in by_key), None)
         if place is None:

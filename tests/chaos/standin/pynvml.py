@@ -35,7 +35,10 @@ def nvmlInit() -> None:
 
 
 def nvmlDeviceGetMemoryInfo(handle: str) -> Any:
-    return SimpleNamespace(total=80 * _GIB, used=20 * _GIB if _state() in _PROCESSES else 0)
+    is_used = _state() in _PROCESSES
+    if is_used:
+        Control().looked()
+    return SimpleNamespace(total=80 * _GIB, used=20 * _GIB if is_used else 0)
 
 
 def nvmlDeviceGetComputeRunningProcesses(handle: str) -> list[Any]:

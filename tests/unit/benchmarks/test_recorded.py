@@ -44,13 +44,6 @@ def test_tables_quoted_in_docs_exist():
             assert argument in SUBCOMMANDS
 
 
-def test_tables_has_help_for_every_subcommand(capsys):
-    with pytest.raises(SystemExit):
-        command_line().parse_args(["--help"])
-    printed = capsys.readouterr().out
-    assert all(name in printed for name in SUBCOMMANDS)
-
-
 def test_paired_compares_equal_configurations_of_both_runs(tmp_path):
     def run(name: str, speeds: tuple[float, ...]) -> Path:
         own = {**GPU_BOUND, "samples_per_second_ci95": 0.01}

@@ -153,6 +153,16 @@ def test_export_carries_the_users_epochs_and_seed_and_names_the_rest(
     assert "`x`" not in readme
 
 
+@pytest.mark.parametrize(
+    ("steps", "options", "carried"),
+    [(40, {}, 40), (40, {"epochs": 2}, None), (-1, {}, None), ("many", {}, None)],
+)
+def test_export_trains_as_many_steps_as_the_users_arguments(steps, options, carried, tmp_path):
+    settings, readme = _exported({"max_steps": steps}, tmp_path, **options)
+    assert settings.get("max_steps") == carried
+    assert "these are not carried" not in readme
+
+
 @pytest.mark.parametrize("report_to", ["wandb", ["mlflow", "tensorboard"], ()])
 def test_reports_are_those_that_the_caller_names_and_logs_those_of_the_run(report_to, tmp_path):
     own = {"report_to": "comet_ml", **LOGS}

@@ -9,7 +9,7 @@ import yaml
 from jobs.techniques import AXES
 from orchestrator import init
 from orchestrator.planning.config import load_config
-from orchestrator.planning.dialects.registry import dialects
+from orchestrator.planning.dialects.registry import UnreadableFileError, dialects
 from orchestrator.planning.dialects.to_ours.axes import axes_of
 from orchestrator.planning.dialects.to_ours.facts import ours
 from orchestrator.planning.dialects.to_ours.models import shape_of
@@ -161,6 +161,29 @@ def test_a_script_of_ms_swift_is_read_and_not_run(tmp_path):
     assert axes["base"] == {"bnb_4bit": {"upcast": False}}
 
 
+def test_a_script_with_a_list_of_options_and_a_quotient_of_variables(tmp_path):
+    script = """set -e
+MODEL=${MODEL:-gpt2}
+export SIZE=4
+STEPS=$((24 / SIZE))
+OPTIONS=(
+  --model_name_or_path "$MODEL"  # small
+  --bf16 True
+)
+torchrun --nproc_per_node=2 train.py "${OPTIONS[@]}" \\
+  --per_device_train_batch_size $SIZE --gradient_accumulation_steps $STEPS --max_length 96
+"""
+    result = read(tmp_path, script, "train.sh")
+    axes = result.document["axes"]
+    assert (axes["micro_batch"], axes["accumulation"], axes["precision"]) == (4, 6, "bf16")
+    assert result.document["data"]["synthetic"]["sequence_length"] == 96
+
+
+def test_python_code_is_answered_with_what_to_write(tmp_path):
+    with pytest.raises(UnreadableFileError, match=r"not run here; .*to_json_string"):
+        read(tmp_path, "args = TrainingArguments(bf16=True)\n", "train.py")
+
+
 def test_a_command_line_of_trl(tmp_path):
     result = read(tmp_path, TRL, "train.txt")
     axes = result.document["axes"]
@@ -183,6 +206,86 @@ def test_files_of_one_training_are_read_together(tmp_path):
         "precision": "bf16",
         "optimizer": "adafactor",
     }
+
+
+def written(folder: Path, *files: Path, **options) -> tuple[dict, list[str]]:
+    """What a plan's trial has after ``init --from``, and the keys that are not taken."""
+    target = folder / "ours.yaml"
+    given = [text for name, value in options.items() for text in (f"--{name}", value)]
+    init.main(["--from", *map(str, files), "--output", str(target), "--force", *given])
+    (trial,) = plan(load_config(target)).trials
+    result = translated(files, model=options.get("model"))
+    return dict(trial.choices), [own.key for own in result.entries if own.verdict == "unknown"]
+
+
+def test_what_a_sweep_would_refuse_of_the_users_own_keys_is_not_taken(tmp_path):
+    shape = tmp_path / "config.json"
+    quantized = {"quantization_config": {"load_in_8bit": True}, "_attn_implementation": "eager"}
+    layers = {"hidden_size": 64, "intermediate_size": 64, "num_hidden_layers": 2}
+    shape.write_text(json.dumps({"model_type": "llama", **layers, **quantized}))
+    arguments = tmp_path / "args.yaml"
+    arguments.write_text(
+        "{optim: apollo_adamw, optim_args: rank=2, optim_target_modules: [mlp], bf16: true}"
+    )
+    choices, refused = written(tmp_path, arguments, shape)
+    assert (choices["optimizer"], choices["precision"]) == ("apollo_adamw", "bf16")
+    assert refused == [
+        "optim_args",
+        "optim_target_modules",
+        "model.config.quantization_config",
+        "model.config._attn_implementation",
+    ]
+    tuner = tmp_path / "tuner.yaml"
+    tuner.write_text("{model_name_or_path: x, use_peft: true, lora_r: 4, dtype: bfloat16}")
+    assert written(tmp_path, tuner, shape)[0]["base"] == "bnb_8bit(upcast=false)"
+
+
+def test_a_deepspeed_file_alone_says_batch_and_precision_and_goes_before_optim(tmp_path):
+    zero = tmp_path / "zero.json"
+    batch = {"train_micro_batch_size_per_gpu": 3, "gradient_accumulation_steps": 5}
+    optimizer = {"type": "AdamW", "params": {"lr": 1e-5}}
+    zero.write_text(
+        json.dumps({"zero_optimization": {"stage": 1}, "fp16": {"enabled": True}, **batch})
+    )
+    choices, _ = written(tmp_path, zero, model="gpt2")
+    names = ("micro_batch", "accumulation", "precision")
+    assert [choices[name] for name in names] == [3, 5, "fp16"]
+    script = tmp_path / "train.sh"
+    script.write_text(
+        "export SIZE=2\ndeepspeed --num_gpus 1 train.py --model_name_or_path gpt2 --bf16 \\\n"
+        "  --per_device_train_batch_size $SIZE --model_max_length 96 --optim adamw_torch \\\n"
+        "  --max_steps 70 --deepspeed zero.json\n"
+    )
+    zero.write_text(
+        json.dumps({"zero_optimization": {"stage": 1}, "optimizer": optimizer, **batch})
+    )
+    choices, refused = written(tmp_path, script)
+    assert [choices[name] for name in names] == [2, 5, "bf16"]
+    assert (choices["optimizer"], refused) == ("custom", [])
+    document = translated([script]).document
+    assert document["data"]["synthetic"]["sequence_length"] == 96
+    assert document["training_arguments"] == {"max_steps": 70}
+
+
+def test_an_accelerate_file_says_regional_compilation_and_how_many_gpus(tmp_path):
+    launch = {
+        "compute_environment": "LOCAL_MACHINE",
+        "num_processes": 4,
+        "dynamo_config": {"dynamo_backend": "INDUCTOR", "dynamo_use_regional_compilation": True},
+    }
+    file = tmp_path / "launch.yaml"
+    file.write_text(yaml.safe_dump(launch))
+    result = translated([file], model="gpt2")
+    assert result.document["axes"]["compile"] == "inductor_regional"
+    assert became(result, "num_processes") == "nearest"
+
+
+def test_images_have_no_guessed_length(tmp_path):
+    shape = tmp_path / "config.json"
+    shape.write_text('{"model_type": "vit", "image_size": 32, "hidden_size": 96}')
+    result = translated([shape])
+    assert result.document["data"] == {"synthetic": {"samples": 64}}
+    assert not any("a guess" in entry.why for entry in result.entries)
 
 
 @pytest.mark.parametrize("given", ["", "block_size: 64\n"])
@@ -213,6 +316,9 @@ def test_a_local_data_set_is_used(tmp_path):
     result = read(tmp_path, AXOLOTL + "datasets: [{path: rows.jsonl, type: completion}]\n")
     assert result.document["data"]["file"]["path"] == str(tmp_path / "rows.jsonl")
     assert result.document["axes"]["batching"] == "packed_whole_rows"
+    ours = {entry.key: entry.ours for entry in result.entries}
+    assert ours["sequence_len"] == "data.file.max_length"
+    assert ours["deepspeed"] == "axes.offload"
 
 
 @pytest.mark.parametrize(
@@ -309,6 +415,19 @@ def changed(folder: Path, name: str, text: str, **choices):
     init.main(["--from", str(folder / name), "--output", str(target), "--force"])
     (trial,) = plan(load_config(target)).trials
     return changed_file(folder / name, {**trial.choices, **choices})
+
+
+def test_a_number_is_never_a_switch_and_a_subcommand_no_option(tmp_path):
+    quantized = FACTORY.replace("full", "lora") + "quantization_bit: 8\n"
+    kept = changed(tmp_path, "f.yaml", quantized, base="16bit")
+    assert (kept.text, kept.not_written) == (quantized, ("base: 16bit",))
+    pure = changed(tmp_path, "p.yaml", FACTORY.replace("bf16", "pure_bf16"), precision="bf16")
+    assert (pure.changes, pure.not_written) == (("pure_bf16: False", "bf16: True"), ())
+    pairs = FACTORY.replace("stage: sft", "stage: dpo")
+    assert "stage: sft\n" in changed(tmp_path, "g.yaml", pairs, loop="trainer").text
+    result = changed(tmp_path, "dpo.txt", TRL, loop="trainer", micro_batch=2)
+    assert result.text == TRL.replace("batch_size 4", "batch_size 2")
+    assert result.not_written == ("loop: trainer",)
 
 
 def test_a_downloaded_model_has_the_shape_of_its_own_config(tmp_path, monkeypatch):

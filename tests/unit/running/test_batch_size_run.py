@@ -1,13 +1,17 @@
 """Batch sizes tuned without Ray, on simulated devices."""
 
+import json
 from pathlib import Path
 
+from jobs.isolation import prewarm
+from orchestrator import batch_size
 from orchestrator.planning.technique_sets import technique_sets
 from orchestrator.running.batch_size_run import HardwareAnswers, tune_batch_sizes
 from orchestrator.running.early_start import Start
 from orchestrator.running.options import RunOptions
 from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal
 from orchestrator.storage.run_folder import RunFolder
+from tests.conftest import TINY_CONFIG
 from tests.support.config_files import config_of
 from tests.support.devices import Device
 from tests.support.fake_ray import FakeRay
@@ -57,3 +61,27 @@ def test_gpu_memory_limits_the_size_and_a_cpu_does_not(tmp_path, monkeypatch):
     (part,) = tune(tmp_path, BatchSizeGoal())
     assert part.answers[0].largest.micro_batch < BatchSizeGoal().largest_size(has_gpu=True)
     assert BatchSizeGoal().largest_size(has_gpu=False) == 64
+
+
+def test_every_answer_is_a_trial_and_a_resume_repeats_none(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(prewarm.FOLDER_VARIABLE, str(tmp_path))  # no parent is started ahead
+    config, folder = tmp_path / "tiny.yaml", tmp_path / "run"
+    ray = FakeRay(monkeypatch, "NVIDIA H200")
+    config.write_text(TINY_CONFIG)
+    arguments = [str(config), "--output", str(folder), "--max-micro-batch", "12", "--json"]
+    arguments += ["--effective-batch", "24"]
+    assert batch_size.main(arguments) == 0
+    document = json.loads(capsys.readouterr().out)
+    ((answer,),) = (hardware["answers"] for hardware in document["hardware"])
+    records = RunFolder(folder).records()
+    assert {size["trial_id"] for size in answer["sizes"]} == set(records)
+    assert answer["largest"]["micro_batch"] == 12
+    accumulated, fastest = answer["accumulated"], answer["fastest"]
+    assert accumulated["micro_batch"] * accumulated["accumulation"] == 24
+    peak = records[fastest["trial_id"]].measurements["peak_allocated_bytes"]
+    assert fastest["memory_bytes"] == peak
+    assert json.loads((folder / "batch_size.json").read_text()) == document
+    ray.ran.clear()
+    assert batch_size.main([*arguments, "--resume"]) == 0
+    assert json.loads(capsys.readouterr().out)["hardware"] == document["hardware"]
+    assert ray.ran == []

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from jobs.isolation import prewarm
 from jobs.node import environment
 from jobs.record import Outcome, TrialRecord
+from orchestrator import api
+from orchestrator import sweep as verb
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.problems import ConfigError, Problem
 from orchestrator.planning.settings import SweepConfig
@@ -22,6 +25,7 @@ from orchestrator.running.sweep_run import (
 )
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import read_run
+from tests.conftest import TINY_CONFIG
 from tests.support.config_files import config_of
 from tests.support.fake_ray import FakeRay, node_of
 from tests.support.records import make_record
@@ -151,6 +155,31 @@ def test_ruled_out_trials_have_their_record(tmp_path, monkeypatch):
     )
     sweep(tmp_path, config)
     assert outcomes(tmp_path) == {Outcome.OK: 1, Outcome.UNSUPPORTED: 1}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with a sweep's file; no slot's parent is started ahead."""
+    monkeypatch.setenv(prewarm.FOLDER_VARIABLE, str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mini.yaml").write_text(TINY_CONFIG)
+    return tmp_path
+
+
+def test_verb_without_an_ok_trial_fails_with_the_reason(here, monkeypatch, capsys):
+    ray = FakeRay(monkeypatch, "H200")
+    ray.run_trial = lambda spec: ray.end(spec, Outcome.UNSUPPORTED, "no kernel")
+    assert verb.main(["mini.yaml", "--output", "run"]) == 1
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert error == "no trial ended ok: 1 of 1 trial ended with unsupported, most often: no kernel"
+    assert (here / "run" / "report.md").exists(), "the report says more"
+
+
+def test_api_returns_the_run_that_it_measured(here, monkeypatch):
+    FakeRay(monkeypatch, "H200")
+    measured = api.sweep("mini.yaml", output="run", time_budget="5m")
+    assert repr(measured) == "<Run mini: 1 trial, H200>"
+    assert (here / "run" / "report.html").exists()
 
 
 def failed(outcome: Outcome, reason: str, number: int = 1) -> list[TrialRecord]:

@@ -19,9 +19,11 @@ from orchestrator.search.base import Grid
 from orchestrator.storage.location import location
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
 from tests.conftest import build_tiny_spec
-from tests.support.commands import python
+from tests.support.commands import ROOT, python
 from tests.support.records import make_record, write_run
 
+QUICKSTART = str(ROOT / "configs/quickstart.yaml")
+LONG = "x" * 300
 DRY_RUN = ["orchestrator.sweep", "configs/quickstart.yaml", "--dry-run"]
 REMOTE = "model: {task: causal-lm, name_or_path: ./mine, trust_remote_code: true}\n"
 
@@ -101,7 +103,9 @@ def ending(error: BaseException | None = None, status: int = 0) -> Callable[[], 
         (ending(status=3), 3, ""),
         (ending(KeyboardInterrupt()), 130, ""),
         (ending(IsADirectoryError(21, "Is a directory", "here")), 1, "here: Is a directory\n"),
+        (lambda: sweep.main([QUICKSTART, "--output", LONG]), 1, f"{LONG}: File name too long\n"),
     ],
+    ids=["done", "its own", "interrupted", "a folder", "output with too long a name"],
 )
 def test_verb_ends_with_its_exit_status(main, status, said, capfd):
     with pytest.raises(SystemExit) as ended:
@@ -193,7 +197,7 @@ def test_command_without_a_verb(arguments, status, said, monkeypatch, capsys):
     assert said in "".join(capsys.readouterr())
 
 
-def test_command_runs_a_verb_as_python_does_and_lightly():
+def test_command_runs_a_verb_as_python_does_and_lightly(tmp_path):
     program = """
 import sys
 from orchestrator.__main__ import run
@@ -207,6 +211,9 @@ finally:
         done = python("-c", program, verb, *DRY_RUN[1:])
         assert (done.returncode, done.stderr.splitlines()[-1]) == (0, "[]")
         assert done.stdout.startswith(f"quickstart: {said}")
+    run = "docs/results/2026-11-21-docs_table-h200"
+    done = python("-c", program, "recommend", run, "--export", str(tmp_path / "train"))
+    assert "peft" not in done.stderr.splitlines()[-1]
     driver = (
         "import sys; from orchestrator.running import sweep_run; assert 'torch' not in sys.modules"
     )

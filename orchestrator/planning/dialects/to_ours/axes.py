@@ -123,6 +123,8 @@ def _compile(facts: Facts) -> str | None:
     if not facts.get("compile"):
         return None
     backend = facts.get("compile.backend") or "inductor"
+    if facts.get("compile.regional") is True and backend == "inductor":
+        return "inductor_regional"
     return COMPILE_MODES.get(str(facts.get("compile.mode")), str(backend))
 
 

@@ -62,13 +62,23 @@ def of_deepspeed(given: Any, folder: Path) -> dict[str, Any]:
     """The facts that a DeepSpeed configuration states: a mapping, the path of a file that is here,
     or a name such as ``zero3_offload.json``, whose content is then a value of the axis offload."""
     if isinstance(given, Mapping):
-        return {"deepspeed": usable(given)}
+        return _of_content(given)
     for path in (folder / str(given), Path(str(given))):
         try:
-            return {"deepspeed": usable(json.loads(path.read_text(encoding="utf-8")))}
+            return _of_content(json.loads(path.read_text(encoding="utf-8")))
         except (OSError, ValueError):
             continue
     return _named(str(given))
+
+
+def _of_content(content: Mapping[str, Any]) -> dict[str, Any]:
+    numbers = {"micro_batch": content.get(_BATCH[1]), "accumulation": content.get(_BATCH[2])}
+    facts = {name: number for name, number in numbers.items() if isinstance(number, int)}
+    for name in ("bf16", "fp16"):
+        section = content.get(name)
+        if isinstance(section, Mapping) and section.get("enabled") is True:
+            facts[name] = True
+    return {**facts, "deepspeed": usable(content)}
 
 
 def usable(content: Mapping[str, Any]) -> dict[str, Any]:

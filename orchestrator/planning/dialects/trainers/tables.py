@@ -118,7 +118,6 @@ REASONS: Mapping[str, str] = {
     "TOKENS": "the rows are random, so no tokenizer reads them",
     "DATA": "the rows are random and as long as the sequence length, because the data set is not "
     "here",
-    "AMOUNT": "a measurement decides how long it runs",
     "AS_PAIRS": "classification of two rows for each pair, which the micro-batch counts",
 }
 

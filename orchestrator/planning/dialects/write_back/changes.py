@@ -11,11 +11,12 @@ from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.planning.choices.base_arguments import CUSTOM
 from orchestrator.planning.choices.technique_parameters import read_family
+from orchestrator.planning.dialects.entries import Entry
 from orchestrator.planning.dialects.registry import read_file
 from orchestrator.planning.dialects.to_ours.axes import COMPILE_MODES, axes_of
 from orchestrator.planning.dialects.to_ours.facts import Facts, ours
 from orchestrator.planning.dialects.trainers.tables import Dialect, Rule
-from orchestrator.planning.dialects.translate import Entry, entries_of, translate
+from orchestrator.planning.dialects.translate import entries_of, translate
 from orchestrator.planning.dialects.write_back.text_edit import Edits, edited
 
 OFF = False
@@ -41,21 +42,24 @@ def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
     The changed keys are read again, so that what they do not say is known. Raises
     UnreadableFileError if the file is in no known dialect."""
     dialect, content = read_file(path)
-    before = translate([(dialect, content)], folder=path.parent).facts
-    wanted = _wanted(_choices(before), choices)
-    facts = _changed_facts(dialect.rows, before, wanted)
     is_command = path.suffix not in (".yaml", ".yml", ".json")
-    edits = dict(_edits(_Own(dialect, content, before), facts, is_flat=is_command))
-    for key in list(edits):
-        _with_plugin(dialect, key, content, edits)
-    changed = {**content, **_unflat(edits, content)}
-    after = _choices(translate([(dialect, changed)], folder=path.parent).facts)
+    edits: dict[str, Any] = {}
+    changed = content
+    # Twice, because a key that is switched off may have stated more than what was to change.
+    for _ in range(2):
+        before = translate([(dialect, changed)], folder=path.parent).facts
+        facts = _changed_facts(dialect.rows, before, _wanted(_choices(before), choices))
+        edits |= _edits(_Own(dialect, changed, before), facts, is_flat=is_command)
+        for key in list(edits):
+            _with_plugin(dialect, key, content, edits)
+        changed = {**content, **_unflat(edits, content)}
+    after = translate([(dialect, changed)], folder=path.parent).facts
     text = path.read_text(encoding="utf-8")
     return ChangedFile(
         text=edited(text, path.suffix, edits, is_command=is_command),
         changes=tuple(f"{key}: {value}" for key, value in edits.items()),
         not_written=tuple(
-            f"{axis}: {value}" for axis, value in wanted.items() if after.get(axis) != value
+            f"{axis}: {value}" for axis, value in _wanted(_choices(after), choices).items()
         ),
     )
 
@@ -87,7 +91,8 @@ def _choices(facts: Mapping[str, Any]) -> dict[str, Choice]:
 
 def _edits(own: _Own, changed: Mapping[str, Any], *, is_flat: bool) -> Iterator[tuple[str, Any]]:
     """Key -> its new value, for the changed facts that the file shall state."""
-    stated = list(entries_of(own.dialect, own.content))
+    # The subcommand is a word of the command line, and no option.
+    stated = [one for one in entries_of(own.dialect, own.content) if one[0].key != "command"]
     facts = {**own.facts, **changed}
     done: set[str] = set()
     for fact in changed:
@@ -95,15 +100,22 @@ def _edits(own: _Own, changed: Mapping[str, Any], *, is_flat: bool) -> Iterator[
             continue
         stating = [entry for entry, reading in stated if fact in reading.facts]
         for entry in stating:
-            their = _changed_value(own.dialect.rows.get(entry.key, Rule()), entry, fact, facts)
+            rule = own.dialect.rows.get(entry.key, Rule())
+            their = _changed_value(rule, entry, fact, facts)
             done |= set() if their is _NO_VALUE or isinstance(their, list) else {fact}
-            yield entry.key, OFF if their is _NO_VALUE else their
+            yield entry.key, _off(rule) if their is _NO_VALUE else their
         if fact in done or (stating and facts[fact] in _NOTHING):
             continue
         if found := _row_for(own, fact, facts, changed.keys(), is_flat=is_flat):
             key, their, covered = found
             done |= covered
             yield key, their
+
+
+def _off(rule: Rule) -> Any:
+    """What a key becomes whose feature is no longer used: the word that states nothing."""
+    word = next((word for word, stated in rule.values.items() if stated == {}), "")
+    return {"": OFF, "false": OFF, "none": None}.get(word, word)
 
 
 def _changed_value(rule: Rule, entry: Entry, fact: str, facts: Mapping[str, Any]) -> Any:
@@ -122,7 +134,7 @@ def _row_for(
         outer, _, inner = key.partition(".")
         is_addable = not inner or (not is_flat and (outer in own.content or "_kwargs" in outer))
         their = _their_value(rule, fact, facts)
-        if "*" in key or not is_addable or their is _NO_VALUE:
+        if "*" in key or key == "command" or not is_addable or their is _NO_VALUE:
             continue
         covered = rule.read(their).facts.keys() & changed
         if fact in covered and (found is None or len(covered) > len(found[2])):
@@ -209,4 +221,5 @@ def _stated(rules: Mapping[str, Rule], now: Facts, value: Choice) -> Iterator[Ma
         if rule.fact and not rule.values:
             # The key states whatever value it has.
             numbers = [value // now.get("rows_of_a_sample", 1)] if isinstance(value, int) else []
-            yield from ({rule.fact: own} for own in numbers or [True, False, *COMPILE_MODES])
+            words = [] if type(now.get(rule.fact)) is int else [True, False, *COMPILE_MODES]
+            yield from ({rule.fact: own} for own in numbers or words)

@@ -55,7 +55,7 @@ def test_command_runs_the_trial_of_a_record_in_a_process_for_each_rank(tmp_path)
     file = tmp_path / "record.json"
     file.write_text(json.dumps({"spec": to_json(trial()), "outcome": "ok"}))
     variables = {**os.environ, **light_parent.variables()}
-    done = python("-m", "jobs", file, check=True, env=variables, timeout=60)
+    done = python("-m", "jobs", file, check=True, env=variables)
     record = from_json(TrialRecord, json.loads(done.stdout))
     assert (record.outcome, record.measurements["world_size"]) == (Outcome.OK, 2)
 
@@ -75,7 +75,7 @@ def test_fault_of_one_rank_ends_both_and_names_phase_and_rank(fault, slot, folde
     # The other rank would wait for it in a collective operation.
     act = "end" if fault.outcome is Outcome.OK else "hang"
     spec = fault.strike(trial(act=act, evaluate_and_save=True))
-    record = slot.run(spec, 2.0 if fault.outcome is Outcome.TIMED_OUT else 60.0)
+    record = slot.run(spec, 1.0 if fault.outcome is Outcome.TIMED_OUT else 60.0)
     assert fault.problem_of(record) == ""
     assert slot.run(trial(), 60.0).outcome is Outcome.OK
     assert left_of(slot, folder) == []

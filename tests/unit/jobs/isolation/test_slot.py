@@ -1,5 +1,6 @@
 """A slot and its parent as real processes: who hangs is killed, and its trial is not to blame."""
 
+import contextlib
 import json
 import math
 import os
@@ -17,12 +18,13 @@ import pytest
 
 from jobs.infrastructure import DISK_FULL, NOT_STARTED, SLOT_UNRESPONSIVE
 from jobs.isolation import prewarm
-from jobs.isolation.channel import Channel, beat
+from jobs.isolation.channel import HEARTBEAT_SECONDS, Channel, beat
 from jobs.isolation.slot import Limits, Slot, SlotDiedError
 from jobs.record import Outcome
 from jobs.spec import TrialSpec, to_json
 from tests.conftest import build_tiny_spec
 from tests.support import light_parent
+from tests.support.clock import Clock
 from tests.support.commands import ROOT
 from tests.support.faults import Announcement, has_ended, idle_child, parent_of, with_fault
 
@@ -91,11 +93,16 @@ def test_parent_struck_during_a_trial_takes_it_along_and_is_replaced(
     assert record.provenance.slot_pid == slot.parent_pid != struck
 
 
-def test_parent_that_beats_is_waited_for_longer_than_its_silence(slot):
-    begin = time.monotonic()
-    record = slot.run(trial("hang"), timeout_seconds=1.5 * LIMITS.silence)
-    assert record.outcome is Outcome.TIMED_OUT
-    assert time.monotonic() - begin >= 1.5 * LIMITS.silence
+def test_trial_that_hangs_ends_with_all_its_processes(slot, tmp_path):
+    announcement = Announcement(tmp_path / "announcement")
+    hanging = "hang_with_stubborn_grandchild"
+    record = slot.run(with_fault(trial(), hanging, announce=announcement.path), 1.0)
+    pids = announcement.wait()
+    assert (record.outcome, record.phase) == (Outcome.TIMED_OUT, "model")
+    assert record.reason == "no result after 1 s, in phase model"
+    assert has_ended(pids["child"])
+    assert has_ended(pids["grandchild"])
+    assert slot.run(trial(), 60.0).outcome is Outcome.OK
     assert slot.parents_started == 1
 
 
@@ -201,6 +208,43 @@ def test_trial_with_an_endless_timeout_runs(slot):
 
 
 # Messages.
+
+
+class BeatingParent:
+    """The socket to a parent that says so often that it is alive, and then has a record."""
+
+    def __init__(self, clock: Clock, beats: int) -> None:
+        self.clock = clock
+        self.lines = iter([b'{"alive": true}\n'] * beats + [b'{"outcome": "ok"}\n'])
+
+    def settimeout(self, seconds: float) -> None:
+        self.seconds = seconds
+
+    def recv(self, size: int) -> bytes:
+        self.clock.now += min(self.seconds, HEARTBEAT_SECONDS)
+        if self.seconds < HEARTBEAT_SECONDS:
+            raise TimeoutError
+        return next(self.lines)
+
+
+@pytest.mark.parametrize(
+    ("silence", "allowed", "error"),
+    [
+        (HEARTBEAT_SECONDS + 1, 1e6, ""),
+        (HEARTBEAT_SECONDS - 1, 1e6, "did not answer for 4 s"),
+        (HEARTBEAT_SECONDS + 1, 99.0, "was alive, but had no record after 99 s"),
+    ],
+)
+def test_parent_that_beats_is_waited_for_longer_than_its_silence(
+    silence, allowed, error, monkeypatch
+):
+    clock = Clock()
+    with monkeypatch.context() as patch:
+        patch.setattr(time, "monotonic", clock)
+        channel = Channel(BeatingParent(clock, beats=100))
+        raised = pytest.raises(TimeoutError, match=error) if error else contextlib.nullcontext()
+        with raised:
+            assert channel.receive(clock.now + allowed, silence) == {"outcome": "ok"}
 
 
 def test_channel_without_a_reader_gives_up_on_a_long_message():

@@ -83,7 +83,7 @@ def test_calibrate_without_a_gpu_measures_the_cpu():
     assert min(calibration.flops_per_second.values()) > 0
     assert calibration.copy_bytes_per_second > 0
     assert calibration.attention_flops_per_second > 0
-    assert calibration.launches_per_second > 1000
+    assert calibration.launches_per_second > 0
     for name, rates in calibration.flops_by_size.items():
         assert set(rates) == {64, 32}
         assert rates[64] == calibration.flops_per_second[name]

@@ -20,7 +20,7 @@ from jobs.techniques.axes.attention import (
     xformers_attention,
     xformers_forward,
 )
-from jobs.techniques.axes.batching import flattened_rows
+from jobs.techniques.axes.batching import flattened_rows, padded_to_multiple
 from jobs.trial.data.collators import PadRows
 from tests.conftest import TINY_BERT
 from tests.support.tiny_decoders import decoder
@@ -52,6 +52,16 @@ def test_without_full_masks_traces_attention_without_a_mask(padded):
     traced = torch.compile(model, backend=backend)(**batch)
     assert masked == [padded] * 2, "one for each layer"
     assert torch.allclose(traced.logits, model(**batch).logits, atol=1e-5)
+
+
+@pytest.mark.parametrize(("lengths", "has_mask"), [((5, 3), True), ((6, 6), False)])
+def test_rows_are_padded_to_a_multiple_below_the_collator_that_leaves_out_masks(lengths, has_mask):
+    rows = [{"input_ids": [7] * count, "labels": [7] * count} for count in lengths]
+    collate = without_full_masks(PadRows(9))
+    _, collate = padded_to_multiple([], collate, attention="", tokens=64, multiple=3)
+    batch = collate(rows)
+    assert batch["input_ids"].shape == (2, 6)
+    assert ("attention_mask" in batch) is has_mask
 
 
 def test_only_kernel_disables_the_others(monkeypatch):

@@ -3,6 +3,8 @@
 import os
 import subprocess
 import sys
+import threading
+from typing import Any
 
 import pytest
 
@@ -43,6 +45,27 @@ def test_device_sees_a_process_that_comes_and_goes(gpu):
         gpu.processes = [os.getpid()]
         gpu.used = 0
         tracker.at(Moment.TRAIN_END, 0.0)
+        assert foreign_processes(tracker) == 1
+
+
+def test_device_counts_a_process_that_it_lists_while_training_fails(gpu, monkeypatch):
+    is_over, listed_by = threading.Event(), gpu.nvmlDeviceGetComputeRunningProcesses
+
+    def slowly(handle: str) -> list[Any]:
+        listed = listed_by(handle)
+        if len(listed) > 1:
+            is_over.wait(60)
+        return listed
+
+    monkeypatch.setattr(gpu, "nvmlDeviceGetComputeRunningProcesses", slowly)
+    with Device(poll_seconds=0.001) as tracker:
+        tracker.start(CONTEXT)
+        tracker.at(Moment.TRAIN_BEGIN, 0.0)
+        gpu.awaited = OTHER
+        gpu.listed.clear()
+        gpu.processes, gpu.used = [os.getpid(), OTHER], GIB
+        assert gpu.listed.wait(timeout=60)
+        threading.Timer(0.2, is_over.set).start()
         assert foreign_processes(tracker) == 1
 
 

@@ -117,6 +117,9 @@ def test_former_name_of_an_optimizer_is_left_aside_with_what_it_is_today(tmp_pat
     [
         ("axes: {learning_rate: [1.0e-4, abc]}", 'axes.learning_rate[1]: "abc" is no number'),
         ("axes: {lr_scheduler_type: cosin}", 'did you mean "cosine"?'),
+        ("training_arguments: {num_train_epochs: three}", '"three" is no number'),
+        ("training_arguments: {max_steps: all}", '"all" is no number'),
+        ("training_arguments: {tf32: sometimes}", "takes bool | None, not the text"),
         ("training_arguments: {weight_decay: [1]}", "takes float, not a list"),
         ("training_arguments: {max_grad_norm: true}", "takes float, not the boolean true"),
         ("deepspeed: {zero_optimization: {stage: 7}}", "stage: must be 0, 1, 2 or 3"),

@@ -95,3 +95,14 @@ def test_table_of_texts_that_is_a_link_into_the_system_is_refused_unread(tmp_pat
     (tmp_path / "metadata.csv").symlink_to("/proc/self/environ")
     with pytest.raises(NoDataFileError, match="it belongs to the system"):
         read_data_file(tmp_path, "imagefolder")
+
+
+@pytest.mark.parametrize("inside", ["", "train"])
+def test_folder_of_images_has_the_classes_that_its_folders_name(inside, tmp_path):
+    folder = tmp_path / inside
+    (folder / "owl").mkdir(parents=True)
+    with pytest.raises(NoDataFileError, match="no folder for each class"):
+        read_data_file(tmp_path, "imagefolder")
+    (folder / "cat").mkdir()
+    data = read_data_file(tmp_path, "imagefolder")
+    assert data.values({"labels": "label"}) == {"labels": ["cat", "owl"]}

@@ -82,12 +82,13 @@ def test_chats_need_a_tokenizer_with_a_chat_template(folder, where):
     assert check_files(config_of(folder, data())) == ()
 
 
-def test_images_that_are_not_decoded_are_refused(folder):
-    (folder / "train.jsonl").write_text('{"image": "cat.png", "label": 0}\n')
+def test_rows_without_an_image_are_no_images_to_classify(folder):
     vit = "model: {task: image-classification, architecture: vit}\n"
+    (folder / "train.jsonl").write_text('{"photo": "cat.png", "label": 0}\n')
     text = problems_of(folder, vit + data())
-    assert "needs a column pixel_values; the file has image, label" in text
-    assert "images are not decoded" in text
+    assert "needs a column images; the file has photo, label" in text
+    (folder / "train.jsonl").write_text('{"image": "cat.png", "label": 0}\n')
+    assert check_files(config_of(folder, vit + data())) == ()
 
 
 @pytest.mark.parametrize(

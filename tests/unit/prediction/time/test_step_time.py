@@ -54,10 +54,10 @@ def test_tf32_speeds_up_products_and_not_attention():
 
 
 def test_deeper_model_runs_as_many_layers_more():
-    two, four = (_step(_product(TFLOP, GB), times=layers) for layers in (2, 4))
+    two, four = (_step(_product(TFLOP, GB), times=layers).eager for layers in (2, 4))
     deep = four.deepened(two, 10)
-    assert deep.eager.model_flop == 24 * TFLOP
-    assert deep.work.launches(of_optimizer=False) == 24
+    assert deep.model_flop == 24 * TFLOP
+    assert deep.launches(of_optimizer=False) == 24
 
 
 @pytest.mark.parametrize(

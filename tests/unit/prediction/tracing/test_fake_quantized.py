@@ -58,6 +58,16 @@ def test_traced_weights_are_those_that_bitsandbytes_packs(tmp_path, parameters):
     assert traced == pytest.approx(storage_bytes(tensors), rel=0.01)
 
 
+def test_dora_dequantizes_a_4_bit_base(tmp_path):
+    lora = {"target_modules": ["o_proj", "down_proj"]}
+    adapters = [{"lora": lora}, {"lora": {**lora, "use_dora": True}}]
+    axes = {"base": "bnb_4bit", "adapter": adapters, "precision": "bf16"}
+    text = SMALL.replace("baseline: {adapter: lora_r8_all_linear}", "")
+    plain, dora = predict(plan(config_of(tmp_path, text, axes=axes)).trials, H200)
+    assert (plain.unknown, dora.unknown) == ("", "")
+    assert plain.allocated.bytes < dora.allocated.bytes
+
+
 @pytest.mark.slow
 def test_predicted_peak_of_a_4_bit_base_is_that_an_h200_measured(tmp_path):
     axes = {"micro_batch": 4, "activations": "keep", "loss": "chunked"}

@@ -1,5 +1,6 @@
 """Operators that ran before: their results are made again, and are equal to new ones."""
 
+import copy
 from typing import Any
 
 import pytest
@@ -73,3 +74,11 @@ def test_operator_runs_once_for_equal_inputs_and_again_for_others():
         results.run(counted, (torch.empty(8)[::2], 1), {})
     assert dtypes == [torch.int64, torch.int64, torch.float32, torch.float32, torch.int64]
     assert len(calls) == 5
+
+
+@pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
+def test_deep_copy_of_a_tensor_has_the_mode_of_the_tensor():
+    mode = KnownResults().mode
+    with mode:
+        tensor = torch.empty(2)
+        assert copy.deepcopy(tensor).fake_mode is mode

@@ -5,12 +5,13 @@ from dataclasses import replace
 import pytest
 
 from orchestrator.planning.plan import plan
+from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.time.step_time import step_time
 from orchestrator.prediction.tracing import row_order
 from orchestrator.prediction.tracing.fake_step import FakeStep
-from orchestrator.prediction.tune.tune_forecast import forecast_space
+from orchestrator.prediction.tune.tune_forecast import forecast_space, of_each_set
 from tests.support.config_files import config_of
 
 CONFIG = """
@@ -89,11 +90,19 @@ def test_blocks_in_one_sequence_have_as_many_tokens_as_blocks_side_by_side(tmp_p
 
 def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path):
     trials = trials_of(tmp_path, "{micro_batch: [1, 4, 8], precision: bf16}", layers=8)
-    (candidate,) = forecast_space(trials, GPU).ranked(GPU.total_bytes, GPU)
+    space = forecast_space(trials, [(GPU, GPU.total_bytes)])
+    longest = space.ranked()[0]
+    (candidate,) = of_each_set(space.ranked(), GPU, GPU.total_bytes, space.shared)
+    # An epoch's other rows leave more in the allocator's cache.
+    assert longest.is_of_longest
+    assert candidate == replace(
+        longest, is_of_longest=False, device_bytes=predict([longest.spec], GPU)[0].device.most
+    )
+    assert of_each_set([longest], GPU, candidate.device_bytes - 1, space.shared) == []
     step = group_of(candidate.spec).step_work(candidate.spec)
     whole = step_time(step, GPU)
     assert candidate.time.seconds == pytest.approx(whole.seconds, rel=0.05)
-    # The longest rows, which decide the memory, take longer, but none is of a new length.
+    # The longest rows take longer, but none is of a new length.
     longest = replace(candidate.spec.data.synthetic, lengths=None)
     equal = replace(candidate.spec, data=replace(candidate.spec.data, synthetic=longest))
     known = step_time(replace(step, new_shapes=0.0), GPU)

@@ -1,15 +1,18 @@
 """What ``tune`` would find, forecast: which micro-batch fits, and how sure the order is."""
 
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 
 from jobs.spec import TrainingRecipe
 from orchestrator.api.forecasts import CardForecast, TuneForecast
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
+from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.time.operations import Operation, StepWork, Work
+from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.tune import tune_forecast
-from orchestrator.prediction.tune.tune_forecast import SetForecast, SpaceForecast
+from orchestrator.prediction.tune.tune_forecast import SpaceForecast, TracedSets
 from orchestrator.units import GIB
 from tests.conftest import ROOT, build_tiny_spec
 from tests.support.config_files import config_of
@@ -18,7 +21,7 @@ H200 = load_gpu("h200")
 
 
 @dataclass(frozen=True)
-class _Traces:
+class _Traces(TracedSets):
     """Of a model that takes a GiB and ``tflop`` operations a sample."""
 
     tflop: float
@@ -32,27 +35,35 @@ class _Traces:
         return spec.micro_batch * GIB
 
 
-def _sets(*tflops, recipe=None):
+EQUAL = SimpleNamespace(step=SimpleNamespace(batches=SimpleNamespace(ragged=None)))
+"""A group of rows of equal length."""
+
+
+def _fastest(tflops, gib, recipe=None):
     specs = [build_tiny_spec({"micro_batch": size}) for size in (1, 2, 4, 8, 16)]
     specs = [replace(own, training_recipe=TrainingRecipe.of(recipe or {})) for own in specs]
-    return [SetForecast(specs=specs, by_depth=_Traces(tflop)) for tflop in tflops]
+    found = [_Traces(EQUAL, None, tflop).fitting(specs, H200, int(gib * GIB)) for tflop in tflops]
+    return [max(sizes, key=lambda own: own.spec.micro_batch) for sizes in found if sizes]
 
 
-def _space(*tflops, others=()):
-    sets = [*_sets(*tflops), *_sets(*others, recipe={"batching": "packed_whole_rows"})]
-    return SpaceForecast(sets=sets, recipe=TrainingRecipe.of({}), left_out=5)
+def _space(*tflops, gib=(9,), others=()):
+    packed = {"batching": "packed_whole_rows"}
+    fitting = [[*_fastest(tflops, own), *_fastest(others, own, packed)] for own in gib]
+    sets = len(tflops) + len(others)
+    return SpaceForecast(fitting=fitting, recipe=TrainingRecipe.of({}), sets=sets, left_out=5)
 
 
 def test_largest_micro_batch_that_fits_is_taken_where_larger_ones_are_faster():
-    space = _space(100.0)
-    for memory, size in ((5, 4), (8, 8), (100, 16)):
-        (found,) = space.ranked(memory * GIB, H200)
+    sizes = {5: 4, 8: 8, 100: 16}
+    space = _space(100.0, gib=(*sizes, 0.5))
+    for asked, size in enumerate(sizes.values()):
+        (found,) = space.ranked(asked)
         assert (found.spec.micro_batch, found.device_bytes) == (size, size * GIB)
-    assert space.ranked(GIB // 2, H200) == []
+    assert space.ranked(len(sizes)) == []
 
 
 def test_order_is_surer_the_farther_apart_the_sets_are():
-    ranked = _space(900.0, 100.0, 104.0).ranked(9 * GIB, H200)
+    ranked = _space(900.0, 100.0, 104.0).ranked()
     assert [round(own.step.work.model_flop / 8e12) for own in ranked] == [100, 104, 900]
     answer = CardForecast(card="h200", memory_bytes=9 * GIB, ranked=ranked, others=(), per_hour=3.6)
     config = load_config(ROOT / "configs/quickstart.yaml")
@@ -65,7 +76,7 @@ def test_order_is_surer_the_farther_apart_the_sets_are():
 
 def test_what_trains_differently_has_an_answer_of_its_own():
     space = _space(200.0, others=(80.0, 60.0))
-    (ranked,), others = (space.ranked(9 * GIB, H200, of_other_recipes=own) for own in (False, True))
+    (ranked,), others = (space.ranked(of_other_recipes=own) for own in (False, True))
     assert [round(own.step.work.model_flop / 8e12) for own in (ranked, *others)] == [200, 60, 80]
     answer = CardForecast(
         card="h200", memory_bytes=9 * GIB, ranked=(ranked,), others=others, per_hour=None
@@ -95,8 +106,33 @@ axes:
   batching: [pad, packed_whole_rows]
 """
     trials = plan(config_of(tmp_path, text)).trials
-    tune_forecast.forecast_space(trials, H200)
+    tune_forecast.forecast_space(trials, [(H200, H200.total_bytes)])
     chosen = [[own.choices for (own, *_) in sets] for sets in traced]
     assert chosen[0] == [trials[0].choices]
     both = ("packed_whole_rows", "lora(dtype=bfloat16,r=4)")
     assert both in [(own["batching"], str(own["adapter"])) for sets in chosen for own in sets]
+
+
+TWO_GPUS = """
+model: {task: causal-lm, architecture: llama, config: {hidden_size: 512, num_attention_heads: 8,
+    intermediate_size: 1376, num_hidden_layers: 8, vocab_size: 8192}}
+data: {synthetic: {sequence_length: 512}}
+resources: {gpus_per_trial: 2}
+training_arguments: {bf16: true}
+axes: {sharding: [none, ddp, fsdp2_full, zero2], micro_batch: [4, 8], accumulation: 1}
+"""
+
+
+def test_ways_to_share_a_training_are_forecast_as_predict_has_them(tmp_path):
+    trials = plan(config_of(tmp_path, TWO_GPUS)).trials
+    forecast = tune_forecast.forecast_space(trials, [(H200, H200.total_bytes)])
+    ranked = forecast.ranked()
+    assert {own.spec.choices["sharding"] for own in ranked} == {
+        "none",
+        "ddp",
+        "fsdp2_full",
+        "zero2",
+    }
+    for own, prediction in zip(ranked, predict([own.spec for own in ranked], H200), strict=True):
+        assert own.device_bytes == prediction.device.most
+        assert own.time == time_of(prediction.step, H200)

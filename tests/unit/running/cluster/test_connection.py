@@ -53,7 +53,7 @@ def test_ray_whose_raylet_ends_while_it_starts_is_started_once_more(tmp_path, mo
             program = tmp_path / f"{len(folders)}" / name
             program.parent.mkdir(exist_ok=True)
             shutil.copy(SLEEP, program)
-            processes.append(subprocess.Popen([program, "60"]))
+            processes.append(subprocess.Popen([program, "600"]))
         if len(folders) == 1:
             both = [psutil.Process(own.pid) for own in processes]
             while {own.name() for own in both} != {"gcs_server", "raylet"}:

@@ -64,8 +64,8 @@ def test_first_trial_is_first_before_any_slot_has_started():
     assert tune.add() is tune.chosen()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_signal_interrupts_as_ctrl_c_does(number, monkeypatch):
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_interrupts_the_session(number, monkeypatch):
     # A command under nohup ignores SIGHUP on purpose, and so would its tests.
     monkeypatch.setattr("signal.getsignal", lambda number: signal.SIG_DFL)
     monkeypatch.setattr(ray_tune, "_leave_terminal", lambda: None)

@@ -131,6 +131,6 @@ def test_stopped_process_is_killed_with_what_it_started():
         slot_watch.kill_tree(process.pid, ticks + 1)
         assert parent.is_running(), "another process has that number"
         slot_watch.kill_tree(process.pid, ticks)
-        process.wait(10)
+        process.wait()
         psutil.wait_procs(children, timeout=120)
         assert not children[0].is_running() or children[0].status() == psutil.STATUS_ZOMBIE

@@ -1,0 +1,32 @@
+"""Leaves out of a configuration what a sweep would refuse of the user's own keys."""
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from orchestrator.planning.config import ConfigError, load_config
+
+_OWN = ("model.config.", "training_arguments.", "deepspeed.")
+"""Beginnings of keys that are the user's own, as their files have them."""
+
+
+def accepted(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, str]]:
+    """The configuration without the user's own keys that a sweep would refuse, and why."""
+    try:
+        load_config(document)
+    except ConfigError as error:
+        why = {one.key: one.message.partition("; remove ")[0] for one in error.problems}
+        refused = {key: why[key] for key in why if key.startswith(_OWN)}
+        if refused:
+            document, others = accepted(_without(document, refused))
+            return document, {**refused, **others}
+    return document, {}
+
+
+def _without(inside: Mapping[str, Any], keys: Collection[str], at: str = "") -> dict[str, Any]:
+    return {
+        name: _without(value, keys, f"{at}{name}.") if isinstance(value, Mapping) else value
+        for name, value in inside.items()
+        # A problem of a list's item is that of the list.
+        if not any(re.fullmatch(rf"{re.escape(at + str(name))}(\[.*)?", key) for key in keys)
+    }

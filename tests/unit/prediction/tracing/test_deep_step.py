@@ -1,0 +1,85 @@
+"""Steps of models with many equal layers, against those that run through all of them."""
+
+from unittest.mock import patch
+
+import pytest
+
+from orchestrator.planning.plan import plan
+from orchestrator.prediction.estimator import quiet_libraries
+from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.tracing.deep_step import DeepStep
+from orchestrator.prediction.tracing.fake_step import FakeStep
+from tests.support.config_files import config_of
+from tests.unit.prediction.test_deep_stream import _renumbered
+
+SIZES = "hidden_size: 64, intermediate_size: 96, num_attention_heads: 4, vocab_size: 200"
+LLAMA = f"{{task: causal-lm, architecture: llama, config: {{{SIZES}, num_hidden_layers: 6}}}}"
+CASES = {
+    "adapter": (LLAMA, "precision: bf16, adapter: lora_r8_all_linear", 5),
+    "packed": (LLAMA, "adapter: lora_r8_all_linear, base: bnb_4bit, activations: checkpoint", 5),
+    "frozen": (LLAMA, "trainable: {matching: {patterns: ['layers.[0-2].']}}", 6),
+    "encoder": (
+        f"{{task: sequence-classification, architecture: bert, config: {{{SIZES},"
+        " num_hidden_layers: 7}}",
+        "precision: fp16, activations: checkpoint",
+        5,
+    ),
+    "experts": (
+        f"{{task: causal-lm, architecture: mixtral, config: {{{SIZES}, num_key_value_heads: 2,"
+        " num_local_experts: 4, num_hidden_layers: 6}}",
+        "precision: bf16",
+        5,
+    ),
+    "by turns": (
+        f"{{task: causal-lm, architecture: gemma2, config: {{{SIZES}, num_key_value_heads: 2,"
+        " head_dim: 16, num_hidden_layers: 12}}",
+        "precision: bf16",
+        10,
+    ),
+    "one differs": (
+        "{task: seq2seq-lm, architecture: t5, config: {d_model: 64, d_ff: 96, num_heads: 4,"
+        " num_layers: 6, vocab_size: 200}}",
+        "precision: bf16",
+        6,
+    ),
+}
+"""Name -> model, axes, and how many layers are traced."""
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_deep_step_has_the_events_and_the_work_of_the_whole_step(case, tmp_path):
+    model, axes, layers = CASES[case]
+    data = "data: {synthetic: {sequence_length: 32, samples: 8}}"
+    text = f"model: {model}\n{data}\naxes: {{micro_batch: [2], {axes}}}"
+    [spec] = plan(config_of(tmp_path, text)).trials
+    gpu, traced = load_gpu("h200"), []
+    trace = FakeStep.micro_batches
+
+    def counted(step, *args, **kwargs):
+        traced.append(step.model.config.num_hidden_layers)
+        return trace(step, *args, **kwargs)
+
+    with quiet_libraries():
+        deep, whole = DeepStep(spec, gpu), FakeStep(spec, gpu)
+        with patch.object(FakeStep, "micro_batches", counted):
+            found = deep.micro_batches(deep.batches.worst(2), samples=2, accumulated=True)
+        expected = whole.micro_batches(whole.batches.worst(2), samples=2, accumulated=True)
+    assert sum(traced) == layers
+    assert deep.picks == whole.picks
+    for own, other in zip(found, expected, strict=True):
+        assert _renumbered(own)[0] == _renumbered(other)[0]
+        assert own.kernels == other.kernels
+        assert _totals(own.work) == pytest.approx(_totals(other.work))
+
+
+def _totals(work):
+    """Kernels, their operations and bytes, of the step as it is and compiled."""
+    totals = {}
+    for part in ("eager", "compiled", "forward"):
+        own = getattr(work, part)
+        totals[part] = own.model_flop
+        for kind, rows in own.by_kind.items():
+            for column in (0, 1, 3):
+                totals[part, kind, column] = (rows[:, column] * rows[:, 2]).sum()
+            totals[part, kind] = rows[:, 2].sum()
+    return totals
