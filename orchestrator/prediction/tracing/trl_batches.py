@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-import datasets
 import numpy as np
 
 from jobs.loops.contract import Setup
@@ -23,7 +22,6 @@ class TrlBatches(FileBatches):
     have the usual share of them."""
 
     def __init__(self, spec: TrialSpec) -> None:
-        datasets.disable_progress_bars()
         prepare: Any = bound(spec, "rows") or bound(spec, "preferences")
         rows, self._prepared = prepare(
             spec.data,
