@@ -38,11 +38,9 @@ from orchestrator.units import memory
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.batches import BatchShapes
     from orchestrator.prediction.tracing.compiled_block import CompiledBlock
-    from orchestrator.prediction.tracing.fake_step import FakeStep, Updates
+    from orchestrator.prediction.tracing.fake_step import FakeStep
+    from orchestrator.prediction.tracing.fake_update import Updates
     from orchestrator.prediction.tracing.known_results import KnownResults
-
-_ORDERS = 3
-"""Orders of an epoch's rows that are replayed: memory is fragmented in another way by each."""
 
 
 @dataclass(frozen=True)
@@ -254,13 +252,7 @@ class ModelGroup:
             if key not in self.shared.replays:
                 self.shared.replays[key] = replay(streams, self._sized)
             return [self.shared.replays[key]]
-        rows = (spec, batches.lengths, batches.collate)
-        seeds = range(spec.measure.seed, spec.measure.seed + _ORDERS)
-        orders = [row_order.epoch(*rows, seed) for seed in seeds]
-        if batches.joins_rows:
-            # Every epoch meets the longest row, but few meet all of the longest in one batch.
-            orders.insert(0, [*orders[0], *row_order.worst(*rows)])
-        orders.append(row_order.trial(*rows))
+        orders = row_order.orders(spec, batches.lengths, batches.collate, batches.joins_rows)
         shapes = [own for steps in orders for own in itertools.chain(*steps)]
         sized = at_lengths(shapes, batches.of_shape, self._traced, self._gpu)
         replays: list[ReplayedPeaks] = []

@@ -1,6 +1,7 @@
 """A training step traced on tensors without data: every module here imports torch.
 
 fake_step.py         a trial's model, data and optimizer on tensors without data
+fake_update.py       its clipping and optimizer
 deep_step.py         the same step, traced with few of the layers that are equal
 cpu_arguments.py     its TrainingArguments as a machine without a GPU accepts them
 batches.py           the shapes of its batches: synthetic samples, or a data file's rows

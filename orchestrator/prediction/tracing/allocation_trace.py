@@ -10,18 +10,18 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from orchestrator.prediction.affine_stream import (
-    EVEN_ROUTING,
-    FLASH,
-    NEEDS_AMPERE,
-    Free,
-    Stream,
-)
+from orchestrator.prediction.affine_stream import EVEN_ROUTING, FLASH, NEEDS_AMPERE, Free, Stream
 from orchestrator.prediction.time.operations import Operation
 from orchestrator.prediction.tracing.batches import BatchShapes
 from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
 from orchestrator.prediction.tracing.known_results import KnownResults
-from orchestrator.prediction.tracing.known_values import follow, number_of, true_values
+from orchestrator.prediction.tracing.known_values import (
+    ConditionsOfAll,
+    follow,
+    number_of,
+    tensors,
+    true_values,
+)
 from orchestrator.prediction.tracing.operators import operation
 from orchestrator.prediction.tracing.recording import Recording
 from orchestrator.prediction.tracing.workspaces import workspaces
@@ -29,7 +29,6 @@ from orchestrator.prediction.tracing.workspaces import workspaces
 _aten = torch.ops.aten
 _PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
 _PRODUCTS |= {_aten.mm.out, _aten.addmm_.default, _aten.addmm.dtype_out}
-_ALL = {_aten.all.default, _aten.all.dim, _aten.all.dims}
 _BY_MASK = {_aten.index.Tensor, _aten.masked_scatter_backward.default}
 _KERNELS = {
     _aten.convolution.default: "cudnn",
@@ -83,10 +82,7 @@ class AllocationRecorder(TorchDispatchMode):
         self._storages: dict[int, tuple[Recording, int]] = {}
         """Living storage -> the recording and the number of its allocation."""
         self._references: dict[int, Any] = {}
-        self._results_of_all: set[int] = set()
-        """Storages of results that say whether a condition holds at all positions."""
-        self._counts: set[int] = set()
-        """Storages of sums that count true values."""
+        self._of_all = ConditionsOfAll()
         self._recording = Recording()
         self.experts = 0
         """Experts of a layer, over which tokens are spread; 0 if the model has none."""
@@ -94,6 +90,8 @@ class AllocationRecorder(TorchDispatchMode):
         """Size of the last dimension of logits; 0 if the model has none over its vocabulary."""
         self.is_padded = False
         """Whether the traced batches need a mask: for padding, or for rows in one sequence."""
+        self.follows_values = False
+        """Whether values of the batch decide what a step computes."""
         self.real_tokens = 0
         """Positions of a batch that its mask does not leave out; 0: it has no mask."""
 
@@ -164,19 +162,20 @@ class AllocationRecorder(TorchDispatchMode):
             if (rows := true_values(mask)) is not None:
                 return self._selected(func, args, mask, rows)
         output = self._recorded(func, args, kwargs or {})
-        follow(func, args, kwargs or {}, output)
+        if self.follows_values:
+            follow(func, args, kwargs or {}, output)
         return output
 
     def _recorded(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         if func in _PRODUCTS:
             self._take_library_workspaces(func, args)
         output, intermediate = run_as_cuda(func, args, kwargs, self._results)
-        for tensor in (*intermediate, *_tensors(output)):
+        for tensor in (*intermediate, *tensors(output)):
             self._record_storage(tensor, func, args)
         if kind := _KINDS_OF_OUTPUTS.get(func._schema.name):
-            for tensor in _tensors(kwargs["out"]):
+            for tensor in tensors(kwargs["out"]):
                 self._recording.kinds[self._number(tensor)] = kind
-        self._note_conditions(func, args, output)
+        self._of_all.note(func, args, output)
         if func in _KERNELS:
             self._recording.kernels.add(_KERNELS[func])
         if func in _NEW_ATTENTION and _has_no_older_kernel(*args[:2]):
@@ -214,17 +213,7 @@ class AllocationRecorder(TorchDispatchMode):
             return number
         if tensor.dtype is not torch.bool:
             return True
-        is_about_all = tensor.untyped_storage()._cdata in self._results_of_all
-        return is_about_all and not self.is_padded
-
-    def _note_conditions(self, func: Any, args: tuple[Any, ...], output: Any) -> None:
-        """Remember results about all positions, as of ``mask.all()`` or ``mask.sum() == numel``."""
-        if func in _ALL:
-            self._results_of_all.add(output.untyped_storage()._cdata)
-        elif func is _aten.sum.default and args[0].dtype in (torch.bool, torch.int64):
-            self._counts.add(output.untyped_storage()._cdata)
-        elif func is _aten.eq.Scalar and args[0].untyped_storage()._cdata in self._counts:
-            self._results_of_all.add(output.untyped_storage()._cdata)
+        return tensor in self._of_all and not self.is_padded
 
     def _take_library_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
         """Record the workspaces of cuBLAS and cuBLASLt, which each thread takes once; the backward
@@ -298,8 +287,7 @@ class AllocationRecorder(TorchDispatchMode):
     def _record_free(self, key: int) -> None:
         recording, number = self._storages.pop(key)
         del self._references[key]
-        self._results_of_all.discard(key)
-        self._counts.discard(key)
+        self._of_all.forget(key)
         if recording is self._recording:
             recording.alive.pop(number, None)
             recording.events.append(Free(number=number))
@@ -308,11 +296,3 @@ class AllocationRecorder(TorchDispatchMode):
 def _device(tensor: torch.Tensor) -> torch.device:
     """That of a tensor without data is asked for directly, because PyTorch takes long to tell."""
     return tensor.fake_device if isinstance(tensor, FakeTensor) else tensor.device
-
-
-def _tensors(output: Any) -> Iterator[torch.Tensor]:
-    if isinstance(output, torch.Tensor):
-        yield output
-    elif isinstance(output, (tuple, list)):
-        for part in output:
-            yield from _tensors(part)

@@ -7,14 +7,11 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 import torch
-import transformers
 from accelerate.utils import convert_to_fp32
 
-from jobs.loops import accelerate as accelerate_loop
 from jobs.spec import ModelSpec, TrialSpec
 from jobs.spec.library_settings import MODEL_PLACES
 from jobs.tasks import auto_class
@@ -30,7 +27,6 @@ from orchestrator.prediction.tracing.cuda_attention import Picks, allowed_kernel
 from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
 from orchestrator.prediction.tracing.fake_flash import flash_attention
 from orchestrator.prediction.tracing.fake_libraries import (
-    forget_bitsandbytes_overrides,
     leave_out_host_states,
     movable_modules,
     plain_paged_memory,
@@ -41,19 +37,16 @@ from orchestrator.prediction.tracing.fake_liger import LigerModules
 from orchestrator.prediction.tracing.fake_quantized import packed_weights
 from orchestrator.prediction.tracing.fake_ranks import shared, unreduced
 from orchestrator.prediction.tracing.fake_trl import TrlTrainer, trl_on_cuda
+from orchestrator.prediction.tracing.fake_update import (
+    Updates,
+    made_optimizer,
+    runs_trainer,
+    update,
+)
 from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.known_values import know
 from orchestrator.prediction.tracing.trl_batches import TrlBatches
 from orchestrator.prediction.unsupported import has_packed_base, is_fsdp, runs_liger, runs_trl
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Updates:
-    first: Stream
-    """The step that creates the states."""
-    later: Stream
-    paged: tuple[int, ...]
-    """Bytes of each state in managed memory."""
 
 
 class FakeStep:
@@ -76,6 +69,7 @@ class FakeStep:
         self._liger = LigerModules(gpu)
         self._known = known or KnownResults()
         self._recorder = AllocationRecorder(self._known)
+        self._recorder.follows_values = runs_trl(spec)
         self._arguments = cpu_arguments(spec)
         if batches is None:
             batches = (TrlBatches(spec), spec.model) if runs_trl(spec) else batches_of(spec)
@@ -95,7 +89,7 @@ class FakeStep:
         self.weights = self._recorder.stream()
         self._recorder.register_model(self.model)
         enable_checkpointing(self.model, self._arguments)
-        if _runs_trainer(spec) and hasattr(self._arguments, "use_cache"):
+        if runs_trainer(spec) and hasattr(self._arguments, "use_cache"):
             # As the Trainer does on being made.
             self.model.config.use_cache = self._arguments.use_cache
         self.model.train()
@@ -116,7 +110,7 @@ class FakeStep:
             self.spec.world_size,
             self.spec.settings.training_arguments.get("fsdp_config"),
         )
-        return repr((self.model, parameters, _runs_trainer(self.spec), sharding))
+        return repr((self.model, parameters, runs_trainer(self.spec), sharding))
 
     @contextmanager
     def traced(self, *, is_recorded: bool = True) -> Iterator[None]:
@@ -237,7 +231,7 @@ class FakeStep:
 
     def _loss_arguments(self) -> dict[str, Any]:
         """The count of labels, which the Trainer gives to models that take it."""
-        trains_plainly = _runs_trainer(self.spec) and self._trl is None
+        trains_plainly = runs_trainer(self.spec) and self._trl is None
         if trains_plainly and _accepts_loss_arguments(self.model):
             return {"num_items_in_batch": torch.empty((), dtype=torch.int64)}
         return {}
@@ -262,36 +256,16 @@ class FakeStep:
                     parameter.grad = torch.empty_like(parameter)
             self._recorder.stream()
             with self._recorder.phase("update"):
-                optimizer = self._optimizer(spec, arguments)
-                self._update(spec, arguments, optimizer)
+                optimizer = made_optimizer(self.model, spec, arguments)
+                update(self.model, spec, arguments, optimizer)
             paged = leave_out_host_states(optimizer, self._recorder)
             first = self._recorder.stream()
             # The second update finds the states of the first.
             with self._recorder.phase("update"):
-                self._update(spec, arguments, optimizer)
+                update(self.model, spec, arguments, optimizer)
             later = self._recorder.stream()
         self.model.zero_grad()
         return Updates(first=first, later=later, paged=tuple(paged))
-
-    def _optimizer(self, spec: TrialSpec, arguments: Any) -> torch.optim.Optimizer:
-        forget_bitsandbytes_overrides()
-        if make := bound(spec, "optimizer"):
-            optimizer = make(self.model, arguments)
-        elif _runs_trainer(spec):
-            optimizer = transformers.Trainer(model=self.model, args=arguments).create_optimizer()
-        else:
-            optimizer = accelerate_loop.named_optimizer(self.model, arguments)
-        for group in optimizer.param_groups:
-            # On a GPU torch.optim chooses its multi-tensor kernels itself.
-            if "foreach" in group and group["foreach"] is None and not group.get("fused"):
-                group["foreach"] = True
-        return optimizer
-
-    def _update(self, spec: TrialSpec, arguments: Any, optimizer: torch.optim.Optimizer) -> None:
-        if _runs_trainer(spec) and arguments.max_grad_norm:
-            trained = [p for p in self.model.parameters() if p.grad is not None]
-            torch.nn.utils.clip_grad_norm_(trained, arguments.max_grad_norm, foreach=True)
-        optimizer.step()
 
 
 def _from_architecture(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
@@ -303,10 +277,6 @@ def _from_architecture(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[
         trust_remote_code=spec.trust_remote_code,
         **{**kwargs, "dtype": dtype},
     )
-
-
-def _runs_trainer(spec: TrialSpec) -> bool:
-    return spec.settings.hooks["loop"].name != "accelerate_loop"
 
 
 def autocast_dtype(spec: TrialSpec) -> torch.dtype | None:

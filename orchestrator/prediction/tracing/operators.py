@@ -2,13 +2,14 @@
 
 import functools
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from math import prod
 from typing import Any
 
 import torch
 
 from orchestrator.prediction.time.operations import COLLECTIVES, OPTIMIZER, Operation
+from orchestrator.prediction.tracing.known_values import tensors
 
 _aten = torch.ops.aten
 _FORMATS = {torch.float32: "fp32", torch.bfloat16: "bf16", torch.float16: "fp16"}
@@ -48,7 +49,7 @@ def operation(
     kind = _KINDS.get(name, "elementwise")
     if func.is_view or not kind:
         return None
-    reads, writes = [*_tensors(args)], _writes(func, args, output)
+    reads, writes = [*tensors(args)], _writes(func, args, output)
     if kind in COLLECTIVES:
         whole = max(map(_nbytes, reads))
         return Operation(kind=kind, phase=phase, writes=((number(reads[0]), whole),))
@@ -79,7 +80,7 @@ def operation(
 
 def _writes(func: Any, args: tuple[Any, ...], output: Any) -> list[torch.Tensor]:
     """The arguments that an operator writes; its results if there are none."""
-    return [own for index in _written(func) for own in _tensors(args[index])] or [*_tensors(output)]
+    return [own for index in _written(func) for own in tensors(args[index])] or [*tensors(output)]
 
 
 @functools.cache
@@ -91,14 +92,6 @@ def _written(func: Any) -> tuple[int, ...]:
         for index, own in arguments
         if own.alias_info is not None and own.alias_info.is_write and not own.kwarg_only
     )
-
-
-def _tensors(value: Any) -> Iterator[torch.Tensor]:
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, (tuple, list)):
-        for part in value:
-            yield from _tensors(part)
 
 
 def _nbytes(tensor: torch.Tensor) -> int:

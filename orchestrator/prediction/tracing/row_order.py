@@ -25,6 +25,23 @@ _AFTER_LONGEST = 20
 """So many follow the first of the longest ones."""
 
 
+_ORDERS = 3
+"""Orders of an epoch's rows that are replayed: memory is fragmented in another way by each."""
+
+
+def orders(
+    spec: TrialSpec, lengths: RowLengths, collate: Collator, joins_rows: bool
+) -> list[Steps]:
+    """An epoch in its own order, in others, and last a trial's steps."""
+    rows = (spec, lengths, collate)
+    seeds = range(spec.measure.seed, spec.measure.seed + _ORDERS)
+    found = [epoch(*rows, seed) for seed in seeds]
+    if joins_rows:
+        # Every epoch meets the longest row, but few meet all of the longest in one batch.
+        found.insert(0, [*found[0], *worst(*rows)])
+    return [*found, trial(*rows)]
+
+
 def epoch(spec: TrialSpec, lengths: RowLengths, collate: Collator, seed: int) -> Steps:
     """The steps of the epoch that a training with this seed begins with, until its memory grows no
     more. The last, short step is left out."""
