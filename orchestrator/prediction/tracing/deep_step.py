@@ -12,9 +12,11 @@ from orchestrator.prediction.affine_stream import MicroBatches
 from orchestrator.prediction.deep_stream import deepened
 from orchestrator.prediction.tracing.batches import BatchShapes
 from orchestrator.prediction.tracing.fake_step import FakeStep
+from orchestrator.prediction.unsupported import is_fsdp
 
-_FEW, _MORE = 2, 3
-"""Periods of the layers that are traced. Layers that differ may take turns in a period."""
+_FEW = 2
+"""Periods of the layers that are traced, and one more. Layers that differ may take turns in a
+period."""
 
 _PLAIN = (bool, int, float, str, tuple, type(None))
 """Types of settings that decide what a module does."""
@@ -54,11 +56,13 @@ class DeepStep(FakeStep):
         layers = getattr(self.model.config, "num_hidden_layers", None)
         whole = _layers(self.model, layers)
         period = next((own for own in range(1, len(whole) // 2) if whole[own:] == whole[:-own]), 0)
-        times, rest = divmod(len(whole) - _MORE * period, period or 1)
-        if not period or rest or (_FEW + _MORE) * period >= len(whole) or self.spec.world_size > 1:
+        # FSDP2 gathers the layer behind, so that the last two are not as the others.
+        least = _FEW + is_fsdp(self.spec)
+        times, rest = divmod(len(whole) - (least + 1) * period, period or 1)
+        if not period or rest or (2 * least + 1) * period >= len(whole):
             return None
         try:
-            few, more = (self._with_layers(own * period) for own in (_FEW, _MORE))
+            few, more = (self._with_layers(own * period) for own in (least, least + 1))
         except Exception:  # a model may refuse fewer layers than it is described with
             return None
         for own in (few, more):

@@ -8,12 +8,14 @@ from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import quiet_libraries
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.tracing.deep_step import DeepStep
+from orchestrator.prediction.tracing.fake_ranks import fake_ranks
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from tests.support.config_files import config_of
 from tests.unit.prediction.test_deep_stream import _renumbered
 
 SIZES = "hidden_size: 64, intermediate_size: 96, num_attention_heads: 4, vocab_size: 200"
 LLAMA = f"{{task: causal-lm, architecture: llama, config: {{{SIZES}, num_hidden_layers: 6}}}}"
+EIGHT = LLAMA.replace("num_hidden_layers: 6", "num_hidden_layers: 8")
 CASES = {
     "adapter": (LLAMA, "precision: bf16, adapter: lora_r8_all_linear", 5),
     "packed": (LLAMA, "adapter: lora_r8_all_linear, base: bnb_4bit, activations: checkpoint", 5),
@@ -36,6 +38,10 @@ CASES = {
         "precision: bf16",
         10,
     ),
+    "ddp": (LLAMA, "precision: bf16, sharding: ddp", 5),
+    "zero": (LLAMA, "precision: bf16, sharding: zero2", 5),
+    "fsdp": (EIGHT, "precision: bf16, sharding: fsdp2_full", 7),
+    "fsdp with checkpoints": (EIGHT, "sharding: fsdp2_grad_op, activations: checkpoint", 7),
     "one differs": (
         "{task: seq2seq-lm, architecture: t5, config: {d_model: 64, d_ff: 96, num_heads: 4,"
         " num_layers: 6, vocab_size: 200}}",
@@ -50,7 +56,9 @@ CASES = {
 def test_deep_step_has_the_events_and_the_work_of_the_whole_step(case, tmp_path):
     model, axes, layers = CASES[case]
     data = "data: {synthetic: {sequence_length: 32, samples: 8}}"
-    text = f"model: {model}\n{data}\naxes: {{micro_batch: [2], {axes}}}"
+    gpus = 1 + ("sharding" in axes)
+    resources = f"resources: {{gpus_per_trial: {gpus}}}"
+    text = f"model: {model}\n{data}\n{resources}\naxes: {{micro_batch: [2], {axes}}}"
     [spec] = plan(config_of(tmp_path, text)).trials
     gpu, traced = load_gpu("h200"), []
     trace = FakeStep.micro_batches
@@ -59,7 +67,7 @@ def test_deep_step_has_the_events_and_the_work_of_the_whole_step(case, tmp_path)
         traced.append(step.model.config.num_hidden_layers)
         return trace(step, *args, **kwargs)
 
-    with quiet_libraries():
+    with quiet_libraries(), fake_ranks(gpus):
         deep, whole = DeepStep(spec, gpu), FakeStep(spec, gpu)
         with patch.object(FakeStep, "micro_batches", counted):
             found = deep.micro_batches(deep.batches.worst(2), samples=2, accumulated=True)
