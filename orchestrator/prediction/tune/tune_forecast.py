@@ -33,6 +33,7 @@ from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import StepTime
 from orchestrator.prediction.time.step_work import update_key
 from orchestrator.prediction.tune.compiled_memory import CompiledMemory
+from orchestrator.prediction.unsupported import runs_trl
 
 MOST_TRACES = 10
 """Ways to run a model that are traced; each takes a second or two."""
@@ -120,7 +121,8 @@ def _by_trace(sets: Iterable[list[TrialSpec]]) -> dict[str, Distinct]:
         specs.sort(key=lambda own: own.micro_batch)
         simpler = traceable(specs[0])
         # A compiler of a whole model may choose attention that keeps all scores: no trace shows it.
-        if simpler.only_compile and simpler.only_save:
+        # TRL's losses are traced at every micro-batch, which takes minutes.
+        if simpler.only_compile and simpler.only_save and not runs_trl(specs[0]):
             # Sets of other recipes have answers of their own.
             key = forecast_key(specs[0]), specs[0].training_recipe
             found.setdefault(model_key(simpler.spec), {}).setdefault(key, specs)
