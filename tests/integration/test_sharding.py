@@ -74,7 +74,7 @@ def test_rank_that_is_killed_ends_the_other_one_that_waits_for_it(run):
 
 def test_ranks_that_lose_the_file_at_which_they_meet_end_at_the_timeout():
     with Slot(1, parent_command=(sys.executable, "-c", PARENT)) as slot:
-        record = slot.run(LOST.strike(trial(2, sharding="ddp")), 2.0)
+        record = slot.run(LOST.strike(trial(2, sharding="ddp")), 20.0)
         assert LOST.problem_of(record) == ""
         assert slot.run(trial(2, sharding="ddp"), 300.0).outcome is Outcome.OK
 

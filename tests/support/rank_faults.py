@@ -39,7 +39,7 @@ class RankFault:
         """What is wrong with the trial's record; empty if nothing is."""
         if self.outcome is Outcome.OK:
             return "" if record.outcome is Outcome.OK else record.reason
-        begin = f"rank {self.rank}{self.still}: " if self.is_named else self.reason
+        begin = f"rank {self.rank}{self.still}: " if self.is_named else ""
         is_right = (record.outcome, record.phase) == (self.outcome, self.phase)
         is_right &= record.reason.startswith(begin) and self.reason in record.reason
         return "" if is_right else f"{record.outcome} in {record.phase}: {record.reason}"
