@@ -76,7 +76,7 @@ def tune_forecast(
     from orchestrator.prediction.estimator import quiet_libraries, unwatched
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
-    from orchestrator.prediction.tune.tune_forecast import forecast_space, of_each_set
+    from orchestrator.prediction.tune.tune_forecast import forecast_space
 
     goal = Goal(recipe="usual")
     space = tune_space(config, goal, has_gpu=True, is_missing=lambda _: False)
@@ -85,18 +85,16 @@ def tune_forecast(
     with without_gpus(), quiet_libraries():
         asked = [(card, size) for card in cards for size in _sizes(card, memory)]
         found = forecast_space(space.plan.trials, asked, watch or unwatched)
-        answers = []
-        for number, (card, size) in enumerate(asked):
-            ranked, others = (
-                of_each_set(found.ranked(number, of_other_recipes=own), card, size, found.shared)
-                for own in (False, True)
+        answers = [
+            CardForecast(
+                card=card.name,
+                memory_bytes=size,
+                ranked=found.ranked(number),
+                others=found.ranked(number, of_other_recipes=True),
+                per_hour=prices[card.name].price if card.name in prices else None,
             )
-            price = prices[card.name].price if card.name in prices else None
-            answers.append(
-                CardForecast(
-                    card=card.name, memory_bytes=size, ranked=ranked, others=others, per_hour=price
-                )
-            )
+            for number, (card, size) in enumerate(asked)
+        ]
     return TuneForecast(
         config=space.config,
         answers=tuple(answers),

@@ -11,7 +11,7 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 from jobs.spec import TrainingRecipe, TrialSpec
@@ -54,8 +54,13 @@ class Candidate:
     time: StepTime
 
 
+Asked = Sequence[tuple[Gpu, int]]
+"""Cards, each with the memory (bytes) that a trial may take of it."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpaceForecast:
+    asked: Asked
     fitting: Sequence[Sequence[Candidate]]
     """For each memory that was asked for: of each set the largest micro-batches that fit."""
     recipe: TrainingRecipe
@@ -63,21 +68,31 @@ class SpaceForecast:
     sets: int
     left_out: int
     """Sets of techniques without a forecast of their own."""
-    shared: Shared = field(default_factory=Shared)
+    shared: Shared
 
     def ranked(self, asked: int = 0, *, of_other_recipes: bool = False) -> list[Candidate]:
-        """The micro-batches of sets that train like the user's arguments, or of all others, the
-        fastest first."""
-        found = [
+        """Of each set that trains like the user's arguments, or of each other one, the fastest
+        micro-batch that fits; the fastest first. Of rows of unequal length, the first fits with an
+        epoch of all rows, and others as far as that says of their traces."""
+        gpu, memory_bytes = self.asked[asked]
+        candidates = [
             own
             for own in self.fitting[asked]
             if (own.spec.training_recipe != self.recipe) is of_other_recipes
         ]
-        return sorted(found, key=lambda own: own.time.likely_seconds_per_sample)
-
-
-Asked = Sequence[tuple[Gpu, int]]
-"""Cards, each with the memory (bytes) that a trial may take of it."""
+        # Of equally likely ones, the host sets the pace, and the faster kernels wait less for it.
+        candidates.sort(key=lambda own: (own.time.likely_seconds_per_sample, own.time.seconds))
+        added: dict[str, float] = {}
+        """Trace -> the memory of an epoch, as a multiple of that of the longest rows."""
+        found: dict[str, Candidate] = {}
+        for own in candidates:
+            trace, longest = model_key(traceable(own.spec).spec), own.device_bytes
+            if own.is_of_longest and not found and longest * added.get(trace, 1.0) <= memory_bytes:
+                own = _of_epoch(own, gpu, self.shared)
+                added[trace] = own.device_bytes / longest
+            if longest * added.get(trace, 1.0) <= memory_bytes:
+                found.setdefault(_techniques(own.spec), own)
+        return list(found.values())
 
 
 def forecast_space(
@@ -102,6 +117,7 @@ def forecast_space(
                     found += own
         watch(len(chosen), len(chosen))
     return SpaceForecast(
+        asked=asked,
         fitting=fitting,
         recipe=recipe,
         sets=number,
@@ -216,24 +232,6 @@ class TracedSets:
         if device is None:
             return sys.maxsize
         return device.bytes if kept else device.most
-
-
-def of_each_set(
-    candidates: Sequence[Candidate], gpu: Gpu, memory_bytes: int, shared: Shared
-) -> list[Candidate]:
-    """Of each set the first candidate that fits. Of rows of unequal length, the first of all fits
-    with an epoch of all rows, and others as far as that says of their traces."""
-    added: dict[str, float] = {}
-    """Trace -> the memory of an epoch, as a multiple of that of the longest rows."""
-    found: dict[str, Candidate] = {}
-    for own in candidates:
-        trace, longest = model_key(traceable(own.spec).spec), own.device_bytes
-        if own.is_of_longest and not found and longest * added.get(trace, 1.0) <= memory_bytes:
-            own = _of_epoch(own, gpu, shared)
-            added[trace] = own.device_bytes / longest
-        if longest * added.get(trace, 1.0) <= memory_bytes:
-            found.setdefault(_techniques(own.spec), own)
-    return list(found.values())
 
 
 def _of_epoch(own: Candidate, gpu: Gpu, shared: Shared) -> Candidate:

@@ -18,12 +18,7 @@ from orchestrator.labels import label
 from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal, tune_space
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.tune.tune_forecast import (
-    Candidate,
-    forecast_key,
-    forecast_space,
-    of_each_set,
-)
+from orchestrator.prediction.tune.tune_forecast import Candidate, forecast_key, forecast_space
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import GIB
 from tests.benchmarks.recorded.configurations import measured_rows, recorded_runs
@@ -64,7 +59,7 @@ def _of_run(dataset: Dataset, rows: Sequence[Row]) -> Iterator[str]:
         by_key: dict[str, list[Row]] = {}
         for row in within:
             by_key.setdefault(keys[_techniques(row)], []).append(row)
-        ranked = of_each_set(forecast.ranked(asked), gpu, budget, forecast.shared)
+        ranked = forecast.ranked(asked)
         places = [forecast_key(own.spec) for own in ranked]
         place = next((place for place, key in enumerate(places) if key in by_key), None)
         if place is None:

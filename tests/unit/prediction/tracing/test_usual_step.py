@@ -11,7 +11,7 @@ from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.time.step_time import step_time
 from orchestrator.prediction.tracing import row_order
 from orchestrator.prediction.tracing.fake_step import FakeStep
-from orchestrator.prediction.tune.tune_forecast import forecast_space, of_each_set
+from orchestrator.prediction.tune.tune_forecast import forecast_space
 from tests.support.config_files import config_of
 
 CONFIG = """
@@ -91,14 +91,13 @@ def test_blocks_in_one_sequence_have_as_many_tokens_as_blocks_side_by_side(tmp_p
 def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path):
     trials = trials_of(tmp_path, "{micro_batch: [1, 4, 8], precision: bf16}", layers=8)
     space = forecast_space(trials, [(GPU, GPU.total_bytes)])
-    longest = space.ranked()[0]
-    (candidate,) = of_each_set(space.ranked(), GPU, GPU.total_bytes, space.shared)
+    (candidate,) = space.ranked()
     # An epoch's other rows leave more in the allocator's cache.
+    (longest,) = (own for own in space.fitting[0] if own.spec == candidate.spec)
     assert longest.is_of_longest
-    assert candidate == replace(
-        longest, is_of_longest=False, device_bytes=predict([longest.spec], GPU)[0].device.most
-    )
-    assert of_each_set([longest], GPU, candidate.device_bytes - 1, space.shared) == []
+    most = predict([candidate.spec], GPU)[0].device.most
+    assert candidate == replace(longest, is_of_longest=False, device_bytes=most)
+    assert replace(space, asked=[(GPU, most - 1)], fitting=[[longest]]).ranked() == []
     step = group_of(candidate.spec).step_work(candidate.spec)
     whole = step_time(step, GPU)
     assert candidate.time.seconds == pytest.approx(whole.seconds, rel=0.05)

@@ -9,6 +9,7 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.model_group import Shared
 from orchestrator.prediction.time.operations import Operation, StepWork, Work
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.tune import tune_forecast
@@ -40,17 +41,28 @@ EQUAL = SimpleNamespace(step=SimpleNamespace(batches=SimpleNamespace(ragged=None
 
 
 def _fastest(tflops, gib, recipe=None):
-    specs = [build_tiny_spec({"micro_batch": size}) for size in (1, 2, 4, 8, 16)]
-    specs = [replace(own, training_recipe=TrainingRecipe.of(recipe or {})) for own in specs]
-    found = [_Traces(EQUAL, None, tflop).fitting(specs, H200, int(gib * GIB)) for tflop in tflops]
-    return [max(sizes, key=lambda own: own.spec.micro_batch) for sizes in found if sizes]
+    fastest = []
+    for tflop, optimizer in zip(tflops, ("adamw_torch", "adafactor", "sgd"), strict=False):
+        choices = {"optimizer": optimizer}
+        specs = [build_tiny_spec({**choices, "micro_batch": size}) for size in (1, 2, 4, 8, 16)]
+        specs = [replace(own, training_recipe=TrainingRecipe.of(recipe or {})) for own in specs]
+        found = _Traces(EQUAL, None, tflop).fitting(specs, H200, int(gib * GIB))
+        fastest += [max(found, key=lambda own: own.spec.micro_batch)] if found else []
+    return fastest
 
 
 def _space(*tflops, gib=(9,), others=()):
     packed = {"batching": "packed_whole_rows"}
     fitting = [[*_fastest(tflops, own), *_fastest(others, own, packed)] for own in gib]
     sets = len(tflops) + len(others)
-    return SpaceForecast(fitting=fitting, recipe=TrainingRecipe.of({}), sets=sets, left_out=5)
+    return SpaceForecast(
+        asked=[(H200, int(own * GIB)) for own in gib],
+        fitting=fitting,
+        recipe=TrainingRecipe.of({}),
+        sets=sets,
+        left_out=5,
+        shared=Shared(),
+    )
 
 
 def test_largest_micro_batch_that_fits_is_taken_where_larger_ones_are_faster():
