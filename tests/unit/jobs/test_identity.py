@@ -39,7 +39,9 @@ ANOTHER = TrialSpec(
     choices={"precision": "bf16", "micro_batch": 4, "accumulation": 1},
     model=ModelSpec(task="causal-lm", architecture="gpt2", config={"n_layer": 2}),
     data=DataSpec(synthetic=SyntheticData(images=2)),
-    settings=LibrarySettings(training_arguments={"a": 1, "b": 2}, hooks={"loop": Hook("dpo")}),
+    settings=LibrarySettings(
+        training_arguments={"a": 1, "gradient_accumulation_steps": 3}, hooks={"loop": Hook("dpo")}
+    ),
     measure=MeasureSpec(upkeep=UpkeepSpec(merge=True)),
     needs=Needs(cpus=2),
     repeat=1,
@@ -92,11 +94,15 @@ def test_choices_that_no_setting_holds_make_different_trials():
 
 def test_recorded_trial_is_found_again_by_later_versions():
     """Ids are names of files. A new field with a default renames no trial, at any depth."""
-    assert ANOTHER.trial_id == "26c06238283c"
+    assert ANOTHER.trial_id == "f3cbc146b508"
+    assert (ANOTHER.micro_batch, ANOTHER.accumulation, ANOTHER.effective_batch) == (8, 3, 48)
+    assert [*Purpose] == ["search", "cap_check", "tie_break", "gradients", "profile"]
     sharded = replace(ANOTHER, choices={**ANOTHER.choices, "sharding": "zero3"})
-    assert sharded.trial_id == "85b9d680c4b0"
+    assert sharded.trial_id == "4aab31807df0"
     for defaults in (True, False):
         text = json.dumps(to_json(ANOTHER, defaults=defaults))
         assert from_json(TrialSpec, json.loads(text)) == ANOTHER
-    settings = replace(ANOTHER.settings, training_arguments={"b": 2, "a": 1})
+    settings = replace(
+        ANOTHER.settings, training_arguments={"gradient_accumulation_steps": 3, "a": 1}
+    )
     assert replace(ANOTHER, settings=settings).trial_id == ANOTHER.trial_id
