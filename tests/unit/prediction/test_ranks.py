@@ -79,13 +79,9 @@ def test_parameters_stay_gathered_only_without_resharding(of):
     assert gathered[0] - gathered[1] >= 2 * BLOCK
 
 
-def test_fsdp2_keeps_whole_gradients_while_it_accumulates(of):
-    more = allocated(of("fsdp2_full", 2)) - allocated(of("fsdp2_full"))
-    assert more >= 2 * PARAMETERS * (1 - 1 / RANKS)
-
-
-def test_zero1_keeps_whole_gradients_while_it_accumulates(of):
-    more = allocated(of("zero1", 2)) - allocated(of("zero1"))
+@pytest.mark.parametrize("sharding", ["fsdp2_full", "zero1"])
+def test_whole_gradients_are_kept_while_accumulating(of, sharding):
+    more = allocated(of(sharding, 2)) - allocated(of(sharding))
     assert more >= 2 * PARAMETERS * (1 - 1 / RANKS)
 
 
