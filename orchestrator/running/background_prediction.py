@@ -1,5 +1,6 @@
 """Predicts the GPU memory of trials, and of whole epochs, in background processes."""
 
+import functools
 import logging
 import multiprocessing
 import os
@@ -97,6 +98,8 @@ class BackgroundPredictor(ExitStack, Observer):
             for prediction in predictions:
                 if prediction.device is not None:
                     predicted[prediction.trial_id] = float(prediction.device.bytes)
+                else:
+                    _warn(f"some trials' memory is not predicted: {prediction.unknown}")
                 time = None if prediction.step is None else time_of(prediction.step, gpu)
                 if time is not None:
                     seconds[prediction.trial_id] = time.likely_seconds_per_sample
@@ -119,7 +122,13 @@ def constants_of(gpu_model: str) -> str:
 
 
 def _log_failure(error: BaseException) -> None:
-    logging.getLogger(__name__).warning("some trials' memory is not predicted: %s", error)
+    _warn(f"some trials' memory is not predicted: {error}")
+
+
+@functools.cache
+def _warn(sentence: str) -> None:
+    """Once for each sentence: what fails for one trial may fail for all."""
+    logging.getLogger(__name__).warning(sentence)
 
 
 def workers() -> Pool:
@@ -168,9 +177,11 @@ class EpochForecasts(ExitStack, Observer):
         try:
             (own,) = forecast.get(_PATIENCE_SECONDS)
         except Exception as error:  # whatever is wrong with a forecast, the trial is measured
-            logging.getLogger(__name__).warning("an epoch's memory is not forecast: %r", error)
+            _warn(f"an epoch's memory is not forecast: {error!r}")
             return record
         if own.device is None or own.trial_device is None:
+            if own.unknown and not unpredictable(record.spec):
+                _warn(f"an epoch's memory is not forecast: {own.unknown}")
             return record
         growth = max(0, own.device.bytes - own.trial_device.bytes)
         return replace(record, measurements={**record.measurements, "epoch_growth_bytes": growth})
