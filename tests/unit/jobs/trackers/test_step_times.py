@@ -25,9 +25,15 @@ def device(monkeypatch: pytest.MonkeyPatch) -> Device:
 
 
 def train(
-    device: Device, passes: Sequence[float], launch: float = LAUNCH, *, waits: bool = True
+    device: Device,
+    passes: Sequence[float],
+    launch: float = LAUNCH,
+    *,
+    unrest: float = 0.0,
+    waits: bool = True,
 ) -> Steps:
-    """A slow warm-up step, then steps whose passes take so long, until there are enough.
+    """A slow warm-up step, then steps whose passes take so long, until there are enough. Every second
+    launch takes longer by ``unrest``.
 
     A loop that ``waits`` reads each loss, as the Trainer does to check for NaN. ``device.idle`` is
     then the time that the device stood still after the warm-up.
@@ -35,7 +41,7 @@ def train(
     tracker = Steps()
     tracker.at(Moment.TRAIN_BEGIN, device.host.now)
     for index, seconds in enumerate([2.0, *passes]):
-        device.host.now += launch
+        device.host.now += launch + unrest * (index % 2)
         device.work(seconds)
         tracker.micro_batch({"input_ids": torch.zeros(2, 10)})
         tracker.loss(LOSS)
@@ -88,7 +94,9 @@ def test_steps_have_the_devices_own_seconds(device):
 
 def test_steps_of_a_slow_host_are_host_bound(device):
     # The device reaches the event while the host asks for the second time.
-    values = train(device, [1.5 * QUERY_SECONDS] * 9, launch=1.0).measurements()
+    passes = [1.5 * QUERY_SECONDS] * 40
+    values = train(device, passes, launch=1.0, unrest=0.03).measurements()
+    assert values["steps_counted"] == 5
     assert values["host_bound_share"] == 1.0
     assert device.idle > 0.0
 
