@@ -32,10 +32,9 @@ def train(
     unrest: float = 0.0,
     waits: bool = True,
 ) -> Steps:
-    """A slow warm-up step, then steps whose passes take so long, until there are enough. Every second
-    launch takes longer by ``unrest``.
+    """A slow warm-up step, then steps whose passes take so long, until there are enough.
 
-    A loop that ``waits`` reads each loss, as the Trainer does to check for NaN. ``device.idle`` is
+    Every second launch takes longer by ``unrest``. A loop that ``waits`` reads each loss, as the Trainer does to check for NaN. ``device.idle`` is
     then the time that the device stood still after the warm-up.
     """
     tracker = Steps()
