@@ -153,7 +153,6 @@ def test_launch_bound_long_after_the_last_idle_point_is_unknown(device):
     loop.tracker.at(Moment.TRAIN_BEGIN, device.host.now)
     begin = device.host.now
     device.host.now += 6.0
-    device.work(8.0)
     loop.micro_batch()
     device.event().synchronize()
     loop.tracker.counted(begin, device.host.now)

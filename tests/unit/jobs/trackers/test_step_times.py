@@ -34,8 +34,9 @@ def train(
 ) -> Steps:
     """A slow warm-up step, then steps whose passes take so long, until there are enough.
 
-    Every second launch takes longer by ``unrest``. A loop that ``waits`` reads each loss, as the Trainer does to check for NaN. ``device.idle`` is
-    then the time that the device stood still after the warm-up.
+    Every second launch takes longer by ``unrest``. A loop that ``waits`` reads each loss, as the
+    Trainer does to check for NaN. ``device.idle`` is then the time that the device stood still
+    after the warm-up.
     """
     tracker = Steps()
     tracker.at(Moment.TRAIN_BEGIN, device.host.now)
