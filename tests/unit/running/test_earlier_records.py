@@ -48,8 +48,10 @@ def files_of(path: Path) -> dict[str, bytes]:
 def test_records_of_other_trials_move_aside_and_are_counted(folder):
     for spec in PLAN[:2]:
         folder.write(measured(spec, "H200"))
+    (folder.path / "trials.parquet").write_bytes(b"rows of both")
     before = files_of(folder.path)
     earlier = sorted_for(folder, PLAN[1:])
+    assert (Path(earlier.moved_to) / "trials.parquet").is_file()
     assert set(earlier.wanted) == set(folder.records()) == {PLAN[1].trial_id}
     moved = files_of(Path(earlier.moved_to))
     assert moved == {f"{PLAN[0].trial_id}.json": before[f"{PLAN[0].trial_id}.json"]}
@@ -71,6 +73,8 @@ def test_fresh_sweep_moves_every_record_log_and_table_aside(folder):
     assert (aside / "logs" / f"{PLAN[0].trial_id}.txt").read_text() == "what it printed"
     assert (aside / "trials.parquet").read_bytes() == b"its table"
     assert not (folder.path / "trials.parquet").exists()
+    moved_to = f"moved to {earlier.moved_to}, not deleted"
+    assert list(earlier.sentences()) == [f"1 earlier record: {moved_to}"]
 
 
 def test_tables_whose_records_are_gone_move_aside(folder):
@@ -137,6 +141,16 @@ def test_batch_size_run_of_several_models_is_refused_without_a_gpu(folder):
 
 def planned_on(gpu_models: Collection[str]) -> list[TrialSpec]:
     return [spec for model in gpu_models for spec in for_gpu_model(PLAN, model)]
+
+
+@pytest.mark.parametrize("gpu_model", ["H200", "A100"])
+def test_table_of_rows_that_all_stay_is_left_alone(gpu_model, folder):
+    (spec,) = for_gpu_model(PLAN[:1], gpu_model)
+    folder.write(measured(spec, gpu_model))
+    (folder.path / "trials.parquet").write_bytes(b"its table")
+    earlier = sorted_for(folder, PLAN, {"": "H200"})
+    assert (len(earlier.wanted), len(earlier.of_absent_models)) in {(1, 0), (0, 1)}
+    assert (folder.path / "trials.parquet").is_file()
 
 
 def test_rows_of_a_model_that_left_stay_beside_the_others(folder):
