@@ -153,7 +153,7 @@ class LaunchBound(Tracker):
         self._last_event = None
         if is_idle:
             self._idle_point = here
-        if part == "forward" and self._gap_begin is not None:
+        if self._gap_begin is not None:
             self._gaps.append((self._gap_begin, here))
             self._gap_begin = None
 

@@ -1,5 +1,6 @@
 """Predicts the GPU memory of trials, and of whole epochs, in background processes."""
 
+import functools
 import logging
 import multiprocessing
 import os
@@ -10,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
 from multiprocessing.pool import AsyncResult, Pool
+from typing import Any
 
 from jobs.node.environment import cores
 from jobs.record import Outcome, TrialRecord
@@ -25,16 +27,25 @@ _DEFAULT_GPU = "h200"
 """The GPU whose constants stand for those of an unknown model, until the search corrects them."""
 
 Choose = Callable[[], Sequence[TrialSpec]]
-Predict = Callable[[Sequence[TrialSpec], Gpu], list[Prediction]]
+Predict = Callable[[Any, Gpu], list[Prediction]]
+"""Of what ``Group`` returns for a trace."""
+Group = Callable[[Sequence[TrialSpec]], Sequence[Any]]
+
+
+def _sharing_traces(trials: Sequence[TrialSpec]) -> list[list[TrialSpec]]:
+    return sharing_traces(spec for spec in trials if not unpredictable(spec))
 
 
 class BackgroundPredictor(ExitStack, Observer):
     """Predicts memory at the lowest priority during its context, once the first trial has begun,
     because the start of a sweep needs the cores and the disk. No trial waits for it."""
 
-    def __init__(self, predict: Predict = predict) -> None:
+    def __init__(self, predict: Predict = predict, group: Group = _sharing_traces) -> None:
+        """``group``: the trials that share traces go to the same worker, so that each trace is made
+        once."""
         super().__init__()
         self._predict = predict
+        self._group = group
         self._requests: list[tuple[Choose, Gpu, dict[str, float], dict[str, float]]] = []
         self._seconds: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._is_compared = False
@@ -97,14 +108,14 @@ class BackgroundPredictor(ExitStack, Observer):
             for prediction in predictions:
                 if prediction.device is not None:
                     predicted[prediction.trial_id] = float(prediction.device.bytes)
+                else:
+                    _warn(f"some trials' memory is not predicted: {prediction.unknown}")
                 time = None if prediction.step is None else time_of(prediction.step, gpu)
                 if time is not None:
                     seconds[prediction.trial_id] = time.likely_seconds_per_sample
 
         try:
-            # Trials that share a trace go to the same worker, so that the trace is made once.
-            predictable = (spec for spec in choose() if not unpredictable(spec))
-            for group in sharing_traces(predictable):
+            for group in self._group(choose()):
                 pool.apply_async(
                     self._predict, (group, gpu), callback=keep, error_callback=_log_failure
                 )
@@ -119,7 +130,13 @@ def constants_of(gpu_model: str) -> str:
 
 
 def _log_failure(error: BaseException) -> None:
-    logging.getLogger(__name__).warning("some trials' memory is not predicted: %s", error)
+    _warn(f"some trials' memory is not predicted: {error}")
+
+
+@functools.cache
+def _warn(sentence: str) -> None:
+    """Once for each sentence: what fails for one trial may fail for all."""
+    logging.getLogger(__name__).warning(sentence)
 
 
 def workers() -> Pool:
@@ -154,7 +171,7 @@ class EpochForecasts(ExitStack, Observer):
     def started(self, spec: TrialSpec) -> None:
         """Forecast a trial of a few steps whose rows may differ in length."""
         is_whole_epoch = spec.measure.steps is None
-        if self._gpu is None or not spec.data.may_be_ragged or is_whole_epoch or spec.follow_up:
+        if self._gpu is None or not spec.may_be_ragged or is_whole_epoch or spec.follow_up:
             return
         if self._pool is None:
             self._pool = self.enter_context(workers())
@@ -168,9 +185,11 @@ class EpochForecasts(ExitStack, Observer):
         try:
             (own,) = forecast.get(_PATIENCE_SECONDS)
         except Exception as error:  # whatever is wrong with a forecast, the trial is measured
-            logging.getLogger(__name__).warning("an epoch's memory is not forecast: %r", error)
+            _warn(f"an epoch's memory is not forecast: {error!r}")
             return record
         if own.device is None or own.trial_device is None:
+            if own.unknown and not unpredictable(record.spec):
+                _warn(f"an epoch's memory is not forecast: {own.unknown}")
             return record
         growth = max(0, own.device.bytes - own.trial_device.bytes)
         return replace(record, measurements={**record.measurements, "epoch_growth_bytes": growth})

@@ -3,17 +3,41 @@
 import ast
 import re
 
+import pytest
+
+from orchestrator.running import nodes
+from orchestrator.running.cluster import connection, gpu_slot, membership, ray_watch, searcher
+from orchestrator.running.cluster import slot_watch as slots
 from tests.chaos.kinds import KINDS
 from tests.chaos.page import split
 from tests.support.commands import ROOT
 
 PAGE = (ROOT / "docs/reliability.md").read_text()
 
+LIMITS = [
+    ("A slot may attempt a trial twice", gpu_slot.INFRASTRUCTURE_RETRIES, 2),
+    ("twice that timeout, plus two minutes", slots.ANSWER_SECONDS, 120),
+    ("it counts as lost after 30 seconds", ray_watch.HANG_SECONDS, 30),
+    ("that is noticed within a second", 4 * ray_watch.LOOK_SECONDS, 1),
+    ("Ray's GCS has 40 seconds to appear", ray_watch.GCS_SECONDS, 40),
+    ("and all of Ray three minutes to start", nodes.NODE_SECONDS, 180),
+    ("has not shut down after 20 seconds", connection._SHUTDOWN_SECONDS, 20),
+    ("if no slot starts for five minutes", slots.START_SECONDS, 300),
+    ("waits ten minutes for a fit GPU", membership.NO_NODE_SECONDS, 600),
+    ("A lost run folder is noticed within two seconds", 2 * searcher.LOOK_SECONDS, 2),
+]
+
 
 def counts(table: str) -> set[str]:
     """The distinct counts in a campaign's table of what must not be."""
     rows = table.partition("| what must not be |")[2].partition("\n\n")[0].splitlines()[2:]
     return {row.strip("| ").split(" | ")[1] for row in rows}
+
+
+@pytest.mark.parametrize(("words", "seconds", "stated"), LIMITS)
+def test_limit_on_the_page_is_the_programs(words, seconds, stated):
+    assert words in PAGE
+    assert seconds == stated
 
 
 def test_every_row_of_the_reliability_page_names_a_test_that_exists():

@@ -28,6 +28,7 @@ class Event:
         return self.host.now >= self.at
 
     def elapsed_time(self, other: Self) -> float:
+        assert other.at <= self.host.now, "not reached"
         return 1000 * (other.at - self.at)
 
 

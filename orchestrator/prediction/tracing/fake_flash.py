@@ -25,7 +25,7 @@ def flash_attention(*, deterministic: bool = False) -> Iterator[None]:
     """A context in which transformers finds the package, of any version, its Hub kernels, and
     the axis attention's ``varlen``.
     ``deterministic``: as ``full_determinism`` asks of them."""
-    names = flash_utils.FLASH_ATTN_KERNEL_VERSIONS
+    names = flash_utils.FLASH_ATTN_KERNEL_FALLBACK.values()
     attention = {**dict.fromkeys(names, flash_attention_forward), "varlen": varlen_forward}
     functions = (_dense, _rows, None, flash_utils._pad_input, flash_utils._unpad_input)
     with (

@@ -18,6 +18,7 @@ from jobs.spec import ModelSpec
 from orchestrator.planning.choices.arguments import argument_names
 from orchestrator.planning.library_facts import facts
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration, model_types
+from tests.support.commands import ROOT
 
 BITSANDBYTES = "transformers.utils.quantization_config:BitsAndBytesConfig"
 
@@ -108,7 +109,7 @@ def _has_torch(process: psutil.Process) -> bool:
 
 
 def test_counter_of_a_killed_command_ends():
-    with subprocess.Popen([sys.executable, "-c", ASK], cwd=Path(__file__).parents[4]) as asker:
+    with subprocess.Popen([sys.executable, "-c", ASK], cwd=ROOT) as asker:
         while not (children := psutil.Process(asker.pid).children()) or not _has_torch(children[0]):
             assert asker.poll() is None
             time.sleep(0.05)

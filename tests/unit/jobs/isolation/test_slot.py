@@ -49,6 +49,7 @@ def note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def slot(note: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slot]:
     monkeypatch.delenv(prewarm.FOLDER_VARIABLE, raising=False)
     monkeypatch.setenv(light_parent.HEARTBEAT_VARIABLE, "0.2")
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(note.parent))
     with Slot(cpus=1, limits=LIMITS, parent_command=light_parent.COMMAND) as slot:
         slot.start()
         yield slot
@@ -96,8 +97,13 @@ def test_parent_struck_during_a_trial_takes_it_along_and_is_replaced(
 def test_trial_that_hangs_ends_with_all_its_processes(slot, tmp_path):
     announcement = Announcement(tmp_path / "announcement")
     hanging = "hang_with_stubborn_grandchild"
+    library = tmp_path / "inductor" / "incomplete.so"
+    library.parent.mkdir()
+    library.touch()
+    os.utime(library, (2**32, 2**32))  # while the trial runs
     record = slot.run(with_fault(trial(), hanging, announce=announcement.path), 1.0)
     pids = announcement.wait()
+    assert not library.exists()
     assert (record.outcome, record.phase) == (Outcome.TIMED_OUT, "model")
     assert record.reason == "no result after 1 s, in phase model"
     assert has_ended(pids["child"])

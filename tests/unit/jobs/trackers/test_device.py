@@ -1,9 +1,11 @@
 """Other processes on a trial's GPU, seen whenever they come."""
 
+import itertools
 import os
 import subprocess
 import sys
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -70,12 +72,15 @@ def test_device_counts_a_process_that_it_lists_while_training_fails(gpu, monkeyp
 
 
 def test_device_sees_a_process_that_makes_training_fail(gpu):
+    threads = threading.active_count()
     with Device(poll_seconds=60.0) as tracker:
         tracker.start(CONTEXT)
         tracker.at(Moment.TRAIN_BEGIN, 0.0)
         gpu.processes = [os.getpid(), OTHER]
         gpu.used = GIB
         assert foreign_processes(tracker) == 1
+        shutdowns = gpu.shutdowns
+    assert (threading.active_count(), gpu.shutdowns) == (threads, shutdowns + 1)
 
 
 def test_device_polls_memory_after_the_counted_steps(gpu):
@@ -128,12 +133,32 @@ def test_device_counts_no_process_of_the_trial_itself(gpu):
         assert foreign_processes(tracker) == 0
 
 
-def test_device_reports_memory_beyond_what_was_in_use_before(gpu):
-    gpu.used = GIB
-    with Device() as tracker:
+def test_device_reports_memory_and_energy_of_the_training_alone(gpu):
+    readings, are_several = itertools.count(1), threading.Event()
+
+    def energy(handle: str) -> int:
+        if (reading := next(readings)) == 3:
+            are_several.set()
+        return 1_000_000 * reading
+
+    gpu.nvmlDeviceGetTotalEnergyConsumption, gpu.used = energy, GIB
+    with Device(poll_seconds=0.001) as tracker:
         tracker.start(0)
+        gpu.used = 2 * GIB
+        tracker.at(Moment.CONTEXT, 0.0)
+        tracker.at(Moment.TRAIN_BEGIN, 0.0)
+        assert are_several.wait(timeout=60)
+        tracker.counted(0.0, time.perf_counter())
         gpu.used = 3 * GIB
         tracker.at(Moment.TRAIN_END, 0.0)
-        values = tracker.measurements()
-    assert values["device_peak_bytes"] == 2 * GIB
-    assert values["hf_guide_memory_mib"] == 3 * 1024
+        gpu.used = 9 * GIB
+        values = dict(tracker.measurements())
+        assert values.pop("energy_joules") >= 2_000
+        assert values == {
+            "gpu_uuid": "GPU-0",
+            "gpu_used_before_bytes": GIB,
+            "gpu_foreign_processes": 0,
+            "gpu_context_bytes": GIB,
+            "device_peak_bytes": 2 * GIB,
+            "hf_guide_memory_mib": 3 * 1024,
+        }

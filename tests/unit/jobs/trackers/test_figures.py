@@ -63,7 +63,8 @@ def test_allocator_has_the_peaks_of_the_training_alone(monkeypatch):
     monkeypatch.setattr(memory_cap, "limit_bytes", lambda: 80)
 
     def restarted() -> None:
-        stats.update({"allocated_bytes.all.peak": 60, "reserved_bytes.all.peak": 70})
+        now = allocated["bytes"]
+        stats.update({"allocated_bytes.all.peak": now, "reserved_bytes.all.peak": now + 10})
 
     monkeypatch.setattr(torch.cuda, "reset_peak_memory_stats", restarted)
     tracker = Allocator()
@@ -79,6 +80,16 @@ def test_allocator_has_the_peaks_of_the_training_alone(monkeypatch):
     }
 
 
-def test_host_has_bytes_where_the_kernel_counts_kib(monkeypatch):
-    monkeypatch.setattr(host, "kernel_value", lambda path, key: f"{3_000:8d} kB")
-    assert host.Host().measurements()["host_peak_resident_bytes"] == 3_072_000
+@pytest.mark.parametrize("vm_hwm", [f"{3_000:8d} kB", ""])
+def test_host_has_bytes_where_the_kernel_counts_kib(monkeypatch, vm_hwm):
+    """Since the trial began, and without /proc since the process did."""
+    written = {}
+    known = {("/proc/self/status", "VmHWM:"): vm_hwm}
+    monkeypatch.setattr(host.Path, "write_text", lambda path, text: written.update({path: text}))
+    monkeypatch.setattr(host, "kernel_value", lambda *asked: known[asked])
+    usage = SimpleNamespace(ru_maxrss=3_000)
+    monkeypatch.setattr(host.resource, "getrusage", {host.resource.RUSAGE_SELF: usage}.get)
+    tracker = host.Host()
+    tracker.start(0)
+    assert written == {host.Path("/proc/self/clear_refs"): "5"}
+    assert tracker.measurements() == {"host_peak_resident_bytes": 3_072_000}

@@ -1,6 +1,7 @@
 """The inspected step: its attention kernel and dtypes; inspection leaves nothing behind."""
 
 import gc
+import itertools
 import weakref
 from collections.abc import Callable, Iterator
 
@@ -39,14 +40,15 @@ def without_garbage_collection() -> Iterator[None]:
 
 
 def run_step(tracker: Operators) -> None:
-    """A step with products in bfloat16 forward, and mostly in double precision backward."""
+    """A step with products in bfloat16 in its forward pass, and in double precision before it."""
     tracker.step_begin(1)
+    tracker.phase("data")
+    for _ in range(9):
+        torch.ones(4, 4, dtype=torch.float64) @ torch.ones(4, 4, dtype=torch.float64)
     tracker.phase("forward")
     loss = Attention()(torch.ones(2, 4, 8, dtype=torch.bfloat16)).sum()
     tracker.phase("backward")
     loss.backward()
-    for _ in range(9):
-        torch.ones(4, 4, dtype=torch.float64) @ torch.ones(4, 4, dtype=torch.float64)
     tracker.step_end()
 
 
@@ -58,14 +60,29 @@ def test_operators_on_a_gpu_inspect_the_forward_pass():
     assert values["attention_kernel"] == "flash (cpu)"
     assert values["matmul_dtype"] == "bfloat16"
     assert "cpu_step_peak_bytes" not in values
+    assert values["inspection_seconds"] > 0
+    tracker.phase("forward")
+    assert not _get_current_dispatch_mode_stack()
 
 
-def test_operators_on_a_cpu_inspect_the_whole_step():
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_operators_on_a_cpu_inspect_the_whole_step(monkeypatch, dtype):
+    monkeypatch.setattr("time.perf_counter", itertools.count().__next__)
     tracker = Operators()
-    run_step(tracker)
+    tracker.step_begin(1)
+    tracker.step_end()
+    assert tracker.measurements() == {"cpu_step_peak_bytes": 0, "inspection_seconds": 2}
+    tracker.step_begin(1)
+    factor = torch.ones(2, 8, 8, dtype=getattr(torch, dtype))
+    for _ in range(9):
+        torch.bmm(factor, factor)
+        torch.softmax(torch.empty(2**20), 0)
+    Attention()(torch.ones(2, 4, 8, dtype=torch.bfloat16))
+    tracker.step_end()
     values = tracker.measurements()
-    assert values["matmul_dtype"] == "float64"
-    assert values["cpu_step_peak_bytes"] > 0
+    assert values["attention_kernel"] == "softmax, flash (cpu)"
+    assert values["matmul_dtype"] == dtype
+    assert 2 * 2**22 <= values["cpu_step_peak_bytes"] < 2.1 * 2**22
 
 
 @pytest.mark.usefixtures("with_gpu", "without_garbage_collection")

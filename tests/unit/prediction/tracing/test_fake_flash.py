@@ -67,7 +67,9 @@ def test_flash_attention_backward_deterministic_has_a_copy_for_each_block_of_thr
 
 
 @pytest.mark.parametrize("name", ["flash_attention_2", "kernels-community/vllm-flash-attn3"])
-def test_flash_attention_is_found_within_the_context_alone(name):
+def test_flash_attention_is_found_within_the_context_alone(name, monkeypatch):
+    # transformers 5.17 lacks this one, and every trial would be unknown there.
+    monkeypatch.delattr(flash_utils, "FLASH_ATTN_KERNEL_VERSIONS", raising=False)
     sizes = {"hidden_size": 8, "num_attention_heads": 2, "num_key_value_heads": 1}
     config = LlamaConfig(num_hidden_layers=1, vocab_size=9, intermediate_size=8, **sizes)
     before = dict(AttentionInterface._global_mapping)

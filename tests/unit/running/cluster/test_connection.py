@@ -1,10 +1,15 @@
 """A Ray that cannot be joined, or fails, is a sentence."""
 
+import re
 import shutil
 import signal
 import socket
 import subprocess
+import tempfile
+import threading
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import psutil
 import pytest
@@ -49,6 +54,7 @@ def test_ray_whose_raylet_ends_while_it_starts_is_started_once_more(tmp_path, mo
     def init(*, _temp_dir: str, **options: object) -> None:
         """Two processes of these names; the first raylet ends, and Ray notices it late."""
         folders.append(_temp_dir)
+        Path(_temp_dir, "session_1", "logs").mkdir(parents=True)
         for name in ("gcs_server", "raylet"):
             program = tmp_path / f"{len(folders)}" / name
             program.parent.mkdir(exist_ok=True)
@@ -61,10 +67,23 @@ def test_ray_whose_raylet_ends_while_it_starts_is_started_once_more(tmp_path, mo
             processes[1].kill()
             while "it is started once more" not in (said := capfd.readouterr().err):
                 time.sleep(0.01)
-            assert said.startswith("Ray did not start: its raylet has ended; ")
+            logs = re.match(
+                "Ray did not start: its raylet has ended; its logs are in (.*); it", said
+            )
+            assert Path(logs[1]).is_dir()
             raise RuntimeError("The current node timed out during startup")
 
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(connection.ray, "init", init)
     with connection._ray_at(connection.LOCAL):
         assert len(set(folders)) == 2
     assert {process.wait() for process in processes} == {-signal.SIGKILL}
+
+
+def test_ray_that_does_not_shut_down_is_killed_after_a_while(monkeypatch):
+    killed = threading.Event()
+    seen = []
+    monkeypatch.setattr(connection, "_SHUTDOWN_SECONDS", 0.01)
+    monkeypatch.setattr(connection.ray, "shutdown", lambda: seen.append(killed.wait(60)))
+    connection._shut_down(SimpleNamespace(end_marked=killed.set))
+    assert seen == [True]

@@ -159,7 +159,7 @@ def test_trial_ends_with_the_sweeps_time_budget(gpu):
 @pytest.mark.parametrize(
     ("problem", "recovers", "outcome", "reason"),
     [
-        (GpuProblem.LOST, True, Outcome.CRASHED, ""),
+        (GpuProblem.LOST, True, Outcome.OK, ""),
         (GpuProblem.SHARED, True, Outcome.OK, ""),
         (GpuProblem.DEAD, False, Outcome.FAILED, "AcceleratorError: CUDA error: unknown error"),
         (GpuProblem.DEAD, False, Outcome.TIMED_OUT, ""),

@@ -347,3 +347,13 @@ def test_tune_writes_nothing_of_ours_to_disk(tmp_path):
     sweep = Sweep(tmp_path, {"H200": 1})
     for written in (sweep.membership, sweep.callback, sweep.searcher):
         assert written.__getstate__() == {}
+
+
+def test_lost_folder_ends_the_sweep_at_the_next_look(tmp_path):
+    sweep = Sweep(tmp_path, {"H200": 1})
+    with sweep.folder.locked():
+        sweep.look(1.0)
+        assert not sweep.membership.stop_all()
+        (tmp_path / "lock").unlink()
+        sweep.look(3.0)
+        assert sweep.membership.stop_all()
