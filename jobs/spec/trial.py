@@ -137,6 +137,11 @@ class TrialSpec:
         return int(self.settings.training_arguments.get("per_device_train_batch_size", 8))
 
     @property
+    def may_be_ragged(self) -> bool:
+        """Whether rows may differ in length. Images of a file are all of the model's size."""
+        return self.data.may_be_ragged and self.model.task != "image-classification"
+
+    @property
     def accumulation(self) -> int:
         """Forward passes per optimizer step."""
         return int(self.settings.training_arguments.get("gradient_accumulation_steps", 1))

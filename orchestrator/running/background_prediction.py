@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from importlib.metadata import version
 from multiprocessing.pool import AsyncResult, Pool
+from typing import Any
 
 from jobs.node.environment import cores
 from jobs.record import Outcome, TrialRecord
@@ -26,16 +27,25 @@ _DEFAULT_GPU = "h200"
 """The GPU whose constants stand for those of an unknown model, until the search corrects them."""
 
 Choose = Callable[[], Sequence[TrialSpec]]
-Predict = Callable[[Sequence[TrialSpec], Gpu], list[Prediction]]
+Predict = Callable[[Any, Gpu], list[Prediction]]
+"""Of what ``Group`` returns for a trace."""
+Group = Callable[[Sequence[TrialSpec]], Sequence[Any]]
+
+
+def _sharing_traces(trials: Sequence[TrialSpec]) -> list[list[TrialSpec]]:
+    return sharing_traces(spec for spec in trials if not unpredictable(spec))
 
 
 class BackgroundPredictor(ExitStack, Observer):
     """Predicts memory at the lowest priority during its context, once the first trial has begun,
     because the start of a sweep needs the cores and the disk. No trial waits for it."""
 
-    def __init__(self, predict: Predict = predict) -> None:
+    def __init__(self, predict: Predict = predict, group: Group = _sharing_traces) -> None:
+        """``group``: the trials that share traces go to the same worker, so that each trace is made
+        once."""
         super().__init__()
         self._predict = predict
+        self._group = group
         self._requests: list[tuple[Choose, Gpu, dict[str, float], dict[str, float]]] = []
         self._seconds: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._is_compared = False
@@ -105,9 +115,7 @@ class BackgroundPredictor(ExitStack, Observer):
                     seconds[prediction.trial_id] = time.likely_seconds_per_sample
 
         try:
-            # Trials that share a trace go to the same worker, so that the trace is made once.
-            predictable = (spec for spec in choose() if not unpredictable(spec))
-            for group in sharing_traces(predictable):
+            for group in self._group(choose()):
                 pool.apply_async(
                     self._predict, (group, gpu), callback=keep, error_callback=_log_failure
                 )
@@ -163,7 +171,7 @@ class EpochForecasts(ExitStack, Observer):
     def started(self, spec: TrialSpec) -> None:
         """Forecast a trial of a few steps whose rows may differ in length."""
         is_whole_epoch = spec.measure.steps is None
-        if self._gpu is None or not spec.data.may_be_ragged or is_whole_epoch or spec.follow_up:
+        if self._gpu is None or not spec.may_be_ragged or is_whole_epoch or spec.follow_up:
             return
         if self._pool is None:
             self._pool = self.enter_context(workers())

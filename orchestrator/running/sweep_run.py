@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Self
 
 from jobs.node import environment
@@ -12,7 +13,8 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.prediction.estimator import predict, quick_predictions
+from orchestrator.prediction.estimator import quick_predictions
+from orchestrator.prediction.tune.tune_forecast import largest_that_fit, worth_tracing
 from orchestrator.running.background_prediction import BackgroundPredictor
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.early_start import Start
@@ -77,9 +79,7 @@ def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) 
     in_order = planned.trials if machines.has_gpu else order_by_size(planned.trials)
     predictor = None
     if machines.has_gpu and SEARCHES[planned_config.search.kind].to_predict is not None:
-        # A space has hundreds of sets of techniques, so less exact predictions of many say more.
-        is_space = planned_config.search.is_space
-        predictor = BackgroundPredictor(quick_predictions if is_space else predict)
+        predictor = _predictor(planned_config, planned)
     trials = {model: for_gpu_model(in_order, model) for model in machines.hardware}
     searches = {}
     for model, name in machines.hardware.items():
@@ -93,6 +93,17 @@ def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) 
     return PlannedSweep(
         config=planned_config, plan=planned, trials=trials, searches=searches, predictor=predictor
     )
+
+
+def _predictor(config: SweepConfig, planned: Plan) -> BackgroundPredictor:
+    if not config.search.is_space:
+        return BackgroundPredictor()
+    if planned.trials[0].may_be_ragged:
+        # A trace of unequal rows takes long, and the search begins with what is forecast to win.
+        largest = partial(largest_that_fit, budgets=config.budgets)
+        return BackgroundPredictor(largest, worth_tracing)
+    # A space has hundreds of sets of techniques, so less exact predictions of many say more.
+    return BackgroundPredictor(quick_predictions)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

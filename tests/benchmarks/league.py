@@ -22,10 +22,10 @@ from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.prediction.prediction import CARDS
-from orchestrator.storage.tables.parquet import read_predictions
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import GIB
 from tests.benchmarks.recorded.configurations import identity, measured_rows, recorded_runs
+from tests.benchmarks.recorded.runs import read_predictions
 from tests.support.commands import ROOT
 
 PUBLIC = ROOT / "tests/data/league"

@@ -26,7 +26,6 @@ from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import CARDS, Prediction
 from orchestrator.reporting.verbs import prediction as reported
-from orchestrator.storage.tables.parquet import read_predictions
 from orchestrator.storage.tables.table_reader import read_trials_file
 from tests.support.commands import ROOT, python
 from tests.support.tiny_decoders import LLAMA, MODEL
@@ -251,7 +250,7 @@ def test_predict_seven_billion_parameters_takes_little_host_memory(tmp_path):
     assert done.returncode == 0, done.stderr
     (row,) = json.loads(done.stdout)
     assert row["weights_bytes"] > 13 * 2**30
-    assert read_predictions(tmp_path / "p.parquet")[0] == [row]
+    assert pq.read_table(tmp_path / "p.parquet").to_pylist() == [row]
     *_, collecting, compiler, resident = done.stderr.split()
     assert int(resident) < 4 * 2**30
     assert (collecting, compiler) == ("True", "False")

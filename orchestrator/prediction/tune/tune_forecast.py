@@ -28,6 +28,7 @@ from orchestrator.prediction.estimator import (
 )
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.model_group import ModelGroup, Shared
+from orchestrator.prediction.prediction import Prediction, figure
 from orchestrator.prediction.time.operations import StepWork
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import StepTime
@@ -101,17 +102,13 @@ def forecast_space(
     """Trace the ways to run the model that most sets share, and those that train most differently.
     The user's own trial comes first. Traces are those of the first card; others may pick other
     attention kernels."""
-    by_set: dict[str, list[TrialSpec]] = {}
-    for spec in trials:
-        by_set.setdefault(_techniques(spec), []).append(spec)
-    recipe = trials[0].training_recipe
-    chosen = _worth_tracing(list(_by_trace(by_set.values()).values()), recipe)
+    chosen = worth_tracing(trials)
     fitting: list[list[Candidate]] = [[] for _ in asked]
     shared, number = Shared(), 0
     with quiet_libraries():
-        for done, distinct in enumerate(chosen):
+        for done, sets in enumerate(chosen):
             watch(done, len(chosen))
-            for specs in _of_trace(list(distinct.values()), asked, shared):
+            for specs in _of_trace(sets, asked, shared):
                 number += 1
                 for found, own in zip(fitting, specs, strict=True):
                     found += own
@@ -119,11 +116,41 @@ def forecast_space(
     return SpaceForecast(
         asked=asked,
         fitting=fitting,
-        recipe=recipe,
+        recipe=trials[0].training_recipe,
         sets=number,
-        left_out=len(by_set) - number,
+        left_out=len(set(map(_techniques, trials))) - number,
         shared=shared,
     )
+
+
+Sets = list[list[TrialSpec]]
+"""Sets of techniques that share a trace: the micro-batches of each, the smallest first."""
+
+
+def worth_tracing(trials: Iterable[TrialSpec]) -> list[Sets]:
+    """The sets of each trace that is made, in the order of ``forecast_space``."""
+    by_set: dict[str, list[TrialSpec]] = {}
+    for spec in trials:
+        by_set.setdefault(_techniques(spec), []).append(spec)
+    recipe = next(iter(by_set.values()))[0].training_recipe
+    chosen = _worth_tracing(list(_by_trace(by_set.values()).values()), recipe)
+    return [list(distinct.values()) for distinct in chosen]
+
+
+def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Prediction]:
+    """Of the sets of a trace the largest micro-batches that fit each of the ``budgets`` (bytes;
+    without any, the card's own memory), on the longest of their rows."""
+    asked = [(gpu, budget) for budget in budgets or (gpu.total_bytes,)]
+    with quiet_libraries():
+        answers = list(_of_trace(sets, asked, Shared()))
+    found = {own.spec.trial_id: own for of_set in answers for fits in of_set for own in fits}
+    return [_as_prediction(own) for own in found.values()]
+
+
+def _as_prediction(own: Candidate) -> Prediction:
+    device = figure(own.device_bytes, below=0.0, above=0.0)
+    choices = own.spec.choices
+    return Prediction(trial_id=own.spec.trial_id, choices=choices, device=device, step=own.step)
 
 
 Distinct = dict[tuple[str, TrainingRecipe], list[TrialSpec]]
@@ -172,9 +199,7 @@ def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
     return max(len(own.choices ^ recipe.choices) for _, own in distinct)
 
 
-def _of_trace(
-    sets: list[list[TrialSpec]], asked: Asked, shared: Shared
-) -> Iterator[list[list[Candidate]]]:
+def _of_trace(sets: Sets, asked: Asked, shared: Shared) -> Iterator[list[list[Candidate]]]:
     """Of each set the largest micro-batches that fit, for each memory."""
     simpler = [traceable(spec).spec for spec in itertools.chain(*sets)]
     gpu = asked[0][0]

@@ -26,6 +26,8 @@ from orchestrator.storage.search_summary import BudgetResult, MeasuredPick
 
 _HARDLY_FITS = 0.05
 """A candidate that fits with less than this probability counts as ruled out."""
+_LIKELY_FITS = 0.5
+"""What is forecast to be the fastest is measured first if it fits with this probability."""
 _ALLOWED_FACTOR = 4.0
 """A trial may take this many times what is expected."""
 _ALLOWED_IN_ANY_CASE = 60.0
@@ -170,8 +172,9 @@ class _Deciding:
         rules[can_gain & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
         # Open repeats of what was measured run first.
         repeats = [index for index in state.measured if self.is_open[index]]
-        most_valuable = most_per_second(values, gains, seconds, is_worth_measuring)
-        chosen = next(iter(repeats), most_valuable)
+        chosen = next(iter(repeats), self._forecast_first(posterior, can_run & (seconds <= left)))
+        if chosen is None:
+            chosen = most_per_second(values, gains, seconds, is_worth_measuring)
         is_worth_measuring[repeats] = True
         return Decisions(
             next=chosen,
@@ -179,6 +182,21 @@ class _Deciding:
             results=tuple(assessment.result for assessment in assessments),
             allowed_seconds=self.stopping.allowed_seconds(float(expected[chosen or 0]), left),
         )
+
+    def _forecast_first(self, posterior: Posterior, can_run: Mask) -> int | None:
+        """The fastest of the candidates that a query's forecasts find the fastest, if it is
+        expected to beat what the query has by more than the regret."""
+        started = [*self.state.measured, *self.plan.outstanding_candidates]
+        found = []
+        for query in self.queries:
+            fits = probability_to_fit(posterior, query.within_bytes) >= _LIKELY_FITS
+            open_ones = np.flatnonzero(self.state.is_forecast & query.candidates & fits & can_run)
+            first = max(open_ones.tolist(), key=posterior.log_speed.__getitem__, default=None)
+            rival = fastest_of(posterior, query.among(started), query.within_bytes)
+            least = -math.inf if rival is None else posterior.log_speed[rival]
+            if first is not None and posterior.log_speed[first] > least + self.stopping.regret:
+                found.append(first)
+        return max(found, key=posterior.log_speed.__getitem__, default=None)
 
     def _seconds_left(self, seconds: Array) -> float:
         """Slot time for further trials. A running one is charged with its expected ``seconds``."""

@@ -47,6 +47,8 @@ class SearchState:
         """Candidate -> its measurement; only candidates with a trial that ended ok."""
         self.device_bytes = 0
         """Memory of the GPU; 0 without a GPU, and before the first record."""
+        self.is_forecast: Mask = np.zeros(len(candidates), bool)
+        """Whether the time of a candidate's rows of unequal length was forecast, (candidates,)."""
         self.slot_seconds = 0.0
         """Slot time of all trials so far."""
         self._is_current = False
@@ -121,6 +123,7 @@ class SearchState:
         known = dict(self._predicted_seconds)
         ids = [own.trial_ids[0] for own in self.candidates]
         self._times.expect({row: known[own] for row, own in enumerate(ids) if own in known})
+        self.is_forecast = np.array([own in known for own in ids], bool)
 
     @property
     def too_large(self) -> Mask:

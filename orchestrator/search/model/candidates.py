@@ -70,9 +70,7 @@ class Candidate:
     def new_lengths(self) -> int:
         """Steps of a trial on lengths that it meets for the first time; 0 for equal rows."""
         spec = self.trials[0]
-        # Images of a file are all of the size that the model takes.
-        is_ragged = spec.data.may_be_ragged and spec.model.task != "image-classification"
-        if not is_ragged or spec.measure.steps is None:
+        if not spec.may_be_ragged or spec.measure.steps is None:
             return 0
         # The longest rows of the data come last, together.
         return OTHERS + min(TURN, spec.measure.steps) + 1

@@ -141,10 +141,3 @@ def write_predictions(rows: Sequence[Mapping[str, Any]], path: Path, *, gpu: str
     versions = {name: version(name) for name in _LIBRARIES}
     metadata = {"gpu": gpu, "tool_version": tool_version(), **versions}
     return write(table.replace_schema_metadata(metadata), path)
-
-
-def read_predictions(path: Path) -> tuple[list[dict[str, Any]], dict[str, str]]:
-    """The rows that ``write_predictions`` wrote; the GPU and the versions that made them, by name.
-    Raises FileNotFoundError or pyarrow.ArrowInvalid."""
-    table = pq.read_table(path)
-    return table.to_pylist(), metadata_of(table)

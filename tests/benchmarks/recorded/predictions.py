@@ -16,9 +16,9 @@ import numpy as np
 from jobs.record import Outcome
 from orchestrator.prediction.intervals import REGROUPED, UNTRACED
 from orchestrator.prediction.prediction import CARDS
-from orchestrator.storage.tables.parquet import read_predictions
 from orchestrator.storage.tables.rows import Row
 from tests.benchmarks.recorded.configurations import identity, measured_rows, recorded_runs
+from tests.benchmarks.recorded.runs import read_predictions
 from tests.benchmarks.recorded.timed_rows import HOST_BOUND, techniques
 
 COLUMNS = {

@@ -11,10 +11,10 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 
 from jobs.record import Outcome
-from orchestrator.storage.tables.parquet import read_predictions
 from orchestrator.storage.tables.rows import Row
 from tests.benchmarks.recorded.configurations import measured_rows, recorded_runs
 from tests.benchmarks.recorded.predictions import compared
+from tests.benchmarks.recorded.runs import read_predictions
 
 
 def lines(options: Namespace) -> Iterator[str]:

@@ -4,10 +4,13 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 
+import pyarrow.parquet as pq
+
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.labels import label
 from orchestrator.storage.layout import TRIALS
+from orchestrator.storage.tables.parquet import metadata_of
 from orchestrator.storage.tables.rows import Row
 
 dataset_of = cache(load_dataset)
@@ -28,3 +31,9 @@ def full_label(dataset: Dataset, row: Row) -> str:
     """A row's configuration with every axis, so that labels of several runs can be compared."""
     choices = {axis: row.get(column) for axis, column in dataset.axes.items()}
     return label(choices, list(dataset.axes))
+
+
+def read_predictions(path: Path) -> tuple[list[Row], dict[str, str]]:
+    """The rows of a file of predictions; the GPU and the versions that made them, by name."""
+    table = pq.read_table(path)
+    return table.to_pylist(), metadata_of(table)

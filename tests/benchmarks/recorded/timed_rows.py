@@ -11,9 +11,9 @@ from pathlib import Path
 from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.prediction.time.step_time import PRODUCTS
-from orchestrator.storage.tables.parquet import read_predictions
 from orchestrator.storage.tables.rows import Row
 from tests.benchmarks.recorded.configurations import identity, measured_rows, recorded_runs
+from tests.benchmarks.recorded.runs import read_predictions
 
 HOST_BOUND = 0.1
 """Share of micro-batches without queued work above which a row is not GPU-bound."""

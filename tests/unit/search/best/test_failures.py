@@ -1,14 +1,13 @@
 """Which techniques the search gives up after failed trials."""
 
 import itertools
-from collections.abc import Sequence
 
 import pytest
 
 from jobs.record import Outcome, Provenance, TrialRecord
 from orchestrator.search.base import TOO_SLOW
 from orchestrator.search.best.failures import Failures
-from orchestrator.search.model.candidates import Candidate, candidates_of
+from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from tests.benchmarks.grids import make_spec
 
@@ -160,50 +159,46 @@ def test_failures_with_two_reasons_have_two_causes():
     assert not trials.given_up("budget_0.5", "plain", "none")
 
 
-def crash(failures: Failures, candidates: Sequence[Candidate], index: int) -> None:
-    """Note that the process of a candidate's trial crashed."""
-    trial = candidates[index].trials[0]
-    failures.note(index, TrialRecord(spec=trial, outcome=Outcome.CRASHED, reason="SIGSEGV"))
-
-
 @pytest.fixture
 def sizes():
-    """Failures of two losses, each compiled and not, at three micro-batches; eager ones ran."""
+    """What crashes of two losses, each compiled and not, at three micro-batches give up; eager ones
+    ran."""
     names = list(itertools.product(LOSSES, COMPILERS, (2, 4, 8)))
     specs = [
         make_spec({"loss": loss, "compile": compiler, "micro_batch": size, "accumulation": 1})
         for loss, compiler, size in names
     ]
-    candidates = candidates_of(specs)
-    failures = Failures(candidates, TechniquePriors())
-    for index, (_, compiler, _) in enumerate(names):
-        if compiler == "none":
-            trial = candidates[index].trials[0]
-            failures.note(index, TrialRecord(spec=trial, outcome=Outcome.OK))
+    failures = Failures(candidates_of(specs), TechniquePriors())
 
-    def given_up() -> list[tuple[str, int]]:
+    def end(name: tuple[str, str, int], outcome: Outcome) -> None:
+        index = names.index(name)
+        failures.note(index, TrialRecord(spec=specs[index], outcome=outcome))
+
+    def given_up_after(*crashed: tuple[str, int]) -> list[tuple[str, int]]:
+        for name in names:
+            if name[1] == "none":
+                end(name, Outcome.OK)
+        for loss, size in crashed:
+            end((loss, "inductor_regional", size), Outcome.CRASHED)
         mask = failures.given_up
-        return [(names[i][0], names[i][2]) for i in range(len(names)) if mask[i]]
+        return [(loss, size) for i, (loss, _, size) in enumerate(names) if mask[i]]
 
-    return failures, candidates, {name: index for index, name in enumerate(names)}, given_up
-
-
-def test_crash_gives_up_its_batch_and_larger_ones_of_its_curve_only(sizes):
-    failures, candidates, index, given_up = sizes
-    crash(failures, candidates, index["plain", "inductor_regional", 4])
-    assert given_up() == [("plain", 4), ("plain", 8)]
+    return given_up_after
 
 
-def test_crash_at_the_smallest_batch_gives_up_its_only_suspect(sizes):
-    failures, candidates, index, given_up = sizes
-    crash(failures, candidates, index["plain", "inductor_regional", 2])
-    assert len(given_up()) == 6
+COMPILED = list(itertools.product(LOSSES, (2, 4, 8)))
 
 
-def test_crashes_on_two_curves_give_up_what_they_share(sizes):
-    failures, candidates, index, given_up = sizes
-    crash(failures, candidates, index["plain", "inductor_regional", 8])
-    crash(failures, candidates, index["plain", "inductor_regional", 4])
-    assert ("liger", 8) not in given_up()
-    crash(failures, candidates, index["liger", "inductor_regional", 8])
-    assert len(given_up()) == 6
+@pytest.mark.parametrize(
+    ("crashed", "given_up"),
+    [
+        ([("plain", 4)], [("plain", 4), ("plain", 8)]),
+        # At the smallest batch, the compiler is the only suspect.
+        ([("plain", 2)], COMPILED),
+        ([("plain", 8), ("plain", 4)], [("plain", 4), ("plain", 8)]),
+        # On two curves: what they share.
+        ([("plain", 8), ("plain", 4), ("liger", 8)], COMPILED),
+    ],
+)
+def test_crash_gives_up_larger_batches_of_its_curve_or_what_curves_share(sizes, crashed, given_up):
+    assert sizes(*crashed) == given_up
