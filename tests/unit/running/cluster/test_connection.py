@@ -49,6 +49,7 @@ def test_error_of_ray_with_a_traceback_is_named_by_its_last_line():
 
 def test_ray_whose_raylet_ends_while_it_starts_is_started_once_more(tmp_path, monkeypatch, capfd):
     folders: list[str] = []
+    said: list[str] = []
     processes: list[subprocess.Popen[bytes]] = []
 
     def init(*, _temp_dir: str, **options: object) -> None:
@@ -65,18 +66,17 @@ def test_ray_whose_raylet_ends_while_it_starts_is_started_once_more(tmp_path, mo
             while {own.name() for own in both} != {"gcs_server", "raylet"}:
                 time.sleep(0.01)
             processes[1].kill()
-            while "it is started once more" not in (said := capfd.readouterr().err):
+            while "it is started once more" not in (text := capfd.readouterr().err):
                 time.sleep(0.01)
-            logs = re.match(
-                "Ray did not start: its raylet has ended; its logs are in (.*); it", said
-            )
-            assert Path(logs[1]).is_dir()
+            said.append(text)
             raise RuntimeError("The current node timed out during startup")
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(connection.ray, "init", init)
     with connection._ray_at(connection.LOCAL):
         assert len(set(folders)) == 2
+    logs = re.match(r"Ray did not start: its raylet has ended; its logs are in (.*?); ", said[0])
+    assert Path(logs[1]).is_dir()
     assert {process.wait() for process in processes} == {-signal.SIGKILL}
 
 
