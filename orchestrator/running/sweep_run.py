@@ -1,7 +1,7 @@
 """A whole sweep: from its plan, made while Ray starts, to a record for every planned trial."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -14,7 +14,8 @@ from jobs.spec import TrialSpec
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.prediction.estimator import quick_predictions
-from orchestrator.prediction.tune.tune_forecast import largest_that_fit, worth_tracing
+from orchestrator.prediction.tune.tune_forecast import Sets, largest_that_fit, worth_tracing
+from orchestrator.prediction.unsupported import runs_trl
 from orchestrator.running.background_prediction import BackgroundPredictor
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.early_start import Start
@@ -79,7 +80,7 @@ def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) 
     in_order = planned.trials if machines.has_gpu else order_by_size(planned.trials)
     predictor = None
     if machines.has_gpu and SEARCHES[planned_config.search.kind].to_predict is not None:
-        predictor = _predictor(planned_config, planned)
+        predictor = _predictor(planned_config, planned.trials)
     trials = {model: for_gpu_model(in_order, model) for model in machines.hardware}
     searches = {}
     for model, name in machines.hardware.items():
@@ -95,15 +96,18 @@ def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) 
     )
 
 
-def _predictor(config: SweepConfig, planned: Plan) -> BackgroundPredictor:
+def _predictor(config: SweepConfig, trials: Sequence[TrialSpec]) -> BackgroundPredictor:
     if not config.search.is_space:
         return BackgroundPredictor()
-    if planned.trials[0].may_be_ragged:
-        # A trace of unequal rows takes long, and the search begins with what is forecast to win.
-        largest = partial(largest_that_fit, budgets=config.budgets)
-        return BackgroundPredictor(largest, worth_tracing)
-    # A space has hundreds of sets of techniques, so less exact predictions of many say more.
-    return BackgroundPredictor(quick_predictions)
+    if not trials[0].may_be_ragged or runs_trl(trials[0]):
+        # A space has hundreds of sets of techniques, so less exact predictions of many say more.
+        return BackgroundPredictor(quick_predictions)
+
+    def of_gpu_model(chosen: Sequence[TrialSpec]) -> Sequence[Sets]:
+        return worth_tracing(for_gpu_model(trials, chosen[0].gpu_model))
+
+    # A trace of unequal rows takes long, and the search begins with what is forecast to win.
+    return BackgroundPredictor(partial(largest_that_fit, budgets=config.budgets), of_gpu_model)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

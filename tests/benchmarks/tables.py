@@ -24,8 +24,13 @@ SUBCOMMANDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
         "--slower": {"type": float, "default": 0.03, "help": "planted in all rows"},
         "--alone": {"type": float, "default": 0.05, "help": "planted in one row at a time"},
     },
+    "forecast_picks": RUNS,
     "loss_faults": RUNS,
     "paired": {"run": {"type": Path}, "other": {"type": Path}},
+    "peers": {
+        "peers": {"type": Path, "help": "a sweep of the peers"},
+        "tuned": {"type": Path, "help": "what tune found on the same rows"},
+    },
     "predictions": {
         "predicted": {"type": Path, "metavar": "FILE.parquet"},
         "runs": {"type": Path, "help": "a folder of run folders"},

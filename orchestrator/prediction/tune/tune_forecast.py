@@ -81,8 +81,7 @@ class SpaceForecast:
             for own in self.fitting[asked]
             if (own.spec.training_recipe != self.recipe) is of_other_recipes
         ]
-        # Of equally likely ones, the host sets the pace, and the faster kernels wait less for it.
-        candidates.sort(key=lambda own: (own.time.likely_seconds_per_sample, own.time.seconds))
+        candidates.sort(key=_seconds)
         added: dict[str, float] = {}
         """Trace -> the memory of an epoch, as a multiple of that of the longest rows."""
         found: dict[str, Candidate] = {}
@@ -139,16 +138,27 @@ def worth_tracing(trials: Iterable[TrialSpec]) -> list[Sets]:
 
 def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Prediction]:
     """Of the sets of a trace the largest micro-batches that fit each of the ``budgets`` (bytes;
-    without any, the card's own memory), on the longest of their rows."""
+    without any, the card's own memory). An epoch of all rows says of the fastest what they take
+    beside the longest, and so of all."""
     asked = [(gpu, budget) for budget in budgets or (gpu.total_bytes,)]
+    shared = Shared()
     with quiet_libraries():
-        answers = list(_of_trace(sets, asked, Shared()))
-    found = {own.spec.trial_id: own for of_set in answers for fits in of_set for own in fits}
-    return [_as_prediction(own) for own in found.values()]
+        answers = list(_of_trace(sets, asked, shared))
+        found = {own.spec.trial_id: own for of_set in answers for fits in of_set for own in fits}
+        if not found:
+            return []
+        fastest = min(found.values(), key=_seconds)
+        added = _of_epoch(fastest, gpu, shared).device_bytes / fastest.device_bytes
+    return [_as_prediction(own, added) for own in found.values()]
 
 
-def _as_prediction(own: Candidate) -> Prediction:
-    device = figure(own.device_bytes, below=0.0, above=0.0)
+def _seconds(own: Candidate) -> tuple[float, float]:
+    # Of equally likely ones, the host sets the pace, and the faster kernels wait less for it.
+    return own.time.likely_seconds_per_sample, own.time.seconds
+
+
+def _as_prediction(own: Candidate, added: float) -> Prediction:
+    device = figure(int(own.device_bytes * added), below=0.0, above=0.0)
     choices = own.spec.choices
     return Prediction(trial_id=own.spec.trial_id, choices=choices, device=device, step=own.step)
 

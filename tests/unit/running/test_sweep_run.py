@@ -1,7 +1,9 @@
 """A whole sweep without Ray, and why a sweep has failed."""
 
+import itertools
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,9 @@ from orchestrator import sweep as verb
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.problems import ConfigError, Problem
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.planning.tune_space.space import Goal
+from orchestrator.prediction.estimator import quick_predictions
+from orchestrator.running import sweep_run
 from orchestrator.running.early_start import CheckModel, Start
 from orchestrator.running.options import RunOptions
 from orchestrator.running.sweep_run import (
@@ -23,8 +28,10 @@ from orchestrator.running.sweep_run import (
     run_sweep,
     why_none_ok,
 )
+from orchestrator.running.tune_run import space_of
 from orchestrator.storage.run_folder import RunFolder
 from orchestrator.storage.run_metadata import read_run
+from orchestrator.units import GIB
 from tests.conftest import TINY_CONFIG
 from tests.support.config_files import config_of
 from tests.support.fake_ray import FakeRay, node_of
@@ -216,3 +223,39 @@ def test_failure_names_the_commonest_reason(ended, sentence):
         for record in failed(Outcome(outcome), reason, int(number))
     ]
     assert why_none_ok(records) == f"no trial ended ok: {sentence}"
+
+
+TUNED = """\
+model: {task: causal-lm, architecture: llama}
+data: {synthetic: {sequence_length: 64, samples: 8%s}}
+training_arguments: {per_device_train_batch_size: 1}
+baseline: {loop: %s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("lengths", "loop", "is_of_space"),
+    [
+        (", lengths: {mean: 30}", "trainer", True),
+        (", lengths: {mean: 30}", "trl_sft", False),
+        ("", "trainer", False),
+    ],
+)
+def test_tune_of_unequal_rows_forecasts_what_fits_its_budgets(
+    tmp_path, monkeypatch, lengths, loop, is_of_space
+):
+    config = replace(config_of(tmp_path, TUNED % (lengths, loop)), budgets=(GIB,))
+    space = space_of(config, Goal(), 60.0, has_gpu=True, is_remote=True)
+    monkeypatch.setattr(sweep_run, "BackgroundPredictor", lambda *how: how)
+    monkeypatch.setattr(sweep_run, "build_search", lambda *_, **more: more["predictor"])
+    machines = sweep_run.Machines(has_gpu=True, hardware={"NVIDIA H200": "NVIDIA H200"})
+    planned = sweep_run.planned_sweep(config, lambda *_: (space.config, space.plan), machines)
+    predict, *group = planned.predictor
+    assert bool(group) is is_of_space
+    if not is_of_space:
+        assert predict is quick_predictions
+        return
+    assert predict.keywords == {"budgets": (GIB,)}
+    traces = group[0](planned.trials["NVIDIA H200"][:1])
+    ids = {own.trial_id for own in planned.trials["NVIDIA H200"]}
+    assert ids.issuperset(own.trial_id for sets in traces for own in itertools.chain(*sets))

@@ -21,8 +21,8 @@ _SIZE_RATIO = 4
 
 def prediction_shortlist(trials: Sequence[TrialSpec]) -> Sequence[TrialSpec]:
     """The trials to predict: a few micro-batches of each set of techniques, the fastest sets
-    first. Of rows of unequal length all: their predictor chooses itself."""
-    if len(trials) <= _SMALL_PLAN or trials[0].may_be_ragged:
+    first."""
+    if len(trials) <= _SMALL_PLAN:
         return list(trials)
     by_curve: dict[Curve, dict[int, TrialSpec]] = {}
     for candidate in candidates_of(trials):

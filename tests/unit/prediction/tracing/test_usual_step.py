@@ -11,7 +11,11 @@ from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.time.step_time import step_time
 from orchestrator.prediction.tracing import row_order
 from orchestrator.prediction.tracing.fake_step import FakeStep
-from orchestrator.prediction.tune.tune_forecast import forecast_space
+from orchestrator.prediction.tune.tune_forecast import (
+    forecast_space,
+    largest_that_fit,
+    worth_tracing,
+)
 from tests.support.config_files import config_of
 
 CONFIG = """
@@ -98,6 +102,10 @@ def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path):
     most = predict([candidate.spec], GPU)[0].device.most
     assert candidate == replace(longest, is_of_longest=False, device_bytes=most)
     assert replace(space, asked=[(GPU, most - 1)], fitting=[[longest]]).ranked() == []
+    (sets,) = worth_tracing(trials)
+    found = {own.trial_id: own for own in largest_that_fit(sets, GPU, ())}
+    assert found.keys() == {own.trial_id for own in trials}
+    assert found[candidate.spec.trial_id].device.bytes == pytest.approx(most, abs=1)
     step = group_of(candidate.spec).step_work(candidate.spec)
     whole = step_time(step, GPU)
     assert candidate.time.seconds == pytest.approx(whole.seconds, rel=0.05)

@@ -82,3 +82,37 @@ def test_forecasts_of_other_techniques_count_on_rows_of_unequal_length(is_ragged
     search.tell(make_record(first, 20 * GIB, 40.0))
     second = search.ask()
     assert (second is not None and second.choices["attention"] == "eager") == is_ragged
+
+
+def test_search_begins_with_the_fastest_by_forecast_that_fits_each_budget():
+    rows = SyntheticData(
+        sequence_length=64, lengths=RowLengthDistribution(distribution="lognormal", mean=30.0)
+    )
+    grid = grid_of(loss=("plain", "chunked", "liger", "cce"), attention=("auto", "eager"))
+    specs = [
+        replace(own, data=DataSpec(synthetic=rows), measure=MeasureSpec(steps=5)) for own in grid
+    ]
+    speeds = {"plain": 40.0, "chunked": 80.0, "liger": 60.0, "cce": 50.0}
+    sizes = {"plain": 30, "chunked": 50, "liger": 34, "cce": 20}
+    forecast = [own for own in specs if own.choices["attention"] == "auto"]
+    seconds: dict[str, float] = {}
+    nbytes: dict[str, float] = {}
+    search = BestSearch(
+        specs,
+        budgets=[24 * GIB, 36 * GIB],
+        baseline={"loss": "plain", "attention": "auto", "micro_batch": 4, "accumulation": 1},
+        predicted_bytes=nbytes,
+        predicted_seconds=seconds,
+        priors=shipped_priors(),
+    )
+    asked = []
+    for _ in range(3):
+        spec = search.ask()
+        assert spec is not None
+        loss = str(spec.choices["loss"])
+        asked.append((loss, spec.choices["attention"]))
+        for own in forecast:
+            seconds[own.trial_id] = 1 / speeds[str(own.choices["loss"])]
+            nbytes[own.trial_id] = sizes[str(own.choices["loss"])] * float(GIB)
+        search.tell(make_record(spec, sizes[loss] * GIB, speeds[loss]))
+    assert asked == [("plain", "auto"), ("liger", "auto"), ("cce", "auto")]
