@@ -11,6 +11,7 @@ import itertools
 import json
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -107,10 +108,11 @@ def forecast_space(
     with quiet_libraries():
         for done, sets in enumerate(chosen):
             watch(done, len(chosen))
-            for specs in _of_trace(sets, asked, shared):
-                number += 1
-                for found, own in zip(fitting, specs, strict=True):
-                    found += own
+            with suppress(Exception):  # a model may refuse any trace
+                for specs in _of_trace(sets, asked, shared):
+                    number += 1
+                    for found, own in zip(fitting, specs, strict=True):
+                        found += own
         watch(len(chosen), len(chosen))
     return SpaceForecast(
         asked=asked,
@@ -139,7 +141,7 @@ def worth_tracing(trials: Iterable[TrialSpec]) -> list[Sets]:
 def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Prediction]:
     """Of the sets of a trace the largest micro-batches that fit each of the ``budgets`` (bytes;
     without any, the card's own memory). An epoch of all rows says of the fastest what they take
-    beside the longest, and so of all."""
+    beside the longest, and so of all. Raises what a trace does."""
     asked = [(gpu, budget) for budget in budgets or (gpu.total_bytes,)]
     shared = Shared()
     with quiet_libraries():
@@ -210,17 +212,13 @@ def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
 
 
 def _of_trace(sets: Sets, asked: Asked, shared: Shared) -> Iterator[list[list[Candidate]]]:
-    """Of each set the largest micro-batches that fit, for each memory."""
+    """Of each set the largest micro-batches that fit, for each memory. Raises what a trace does."""
     simpler = [traceable(spec).spec for spec in itertools.chain(*sets)]
-    gpu = asked[0][0]
-    try:
-        with traced_step(simpler[0], gpu, shared) as step:
-            group = longest_rows_group(simpler, step, gpu, shared)
-            traced = TracedSets(group, CompiledMemory(group))
-            for specs in sets:
-                yield [traced.fitting(specs, *own) for own in asked]
-    except Exception:  # a model may refuse any trace
-        return
+    with traced_step(simpler[0], asked[0][0], shared) as step:
+        group = longest_rows_group(simpler, step, asked[0][0], shared)
+        traced = TracedSets(group, CompiledMemory(group))
+        for specs in sets:
+            yield [traced.fitting(specs, *own) for own in asked]
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The work of a usual step on rows of unequal length."""
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
@@ -11,6 +12,7 @@ from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.time.step_time import step_time
 from orchestrator.prediction.tracing import row_order
 from orchestrator.prediction.tracing.fake_step import FakeStep
+from orchestrator.prediction.tune import tune_forecast
 from orchestrator.prediction.tune.tune_forecast import (
     forecast_space,
     largest_that_fit,
@@ -92,7 +94,7 @@ def test_blocks_in_one_sequence_have_as_many_tokens_as_blocks_side_by_side(tmp_p
         assert group_of(spec).step_work(spec).tokens == 2 * 1024
 
 
-def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path):
+def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path, monkeypatch):
     trials = trials_of(tmp_path, "{micro_batch: [1, 4, 8], precision: bf16}", layers=8)
     space = forecast_space(trials, [(GPU, GPU.total_bytes)])
     (candidate,) = space.ranked()
@@ -103,6 +105,11 @@ def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path):
     assert candidate == replace(longest, is_of_longest=False, device_bytes=most)
     assert replace(space, asked=[(GPU, most - 1)], fitting=[[longest]]).ranked() == []
     (sets,) = worth_tracing(trials)
+    with monkeypatch.context() as patched, pytest.raises(AttributeError, match="another version"):
+        patched.setattr(
+            tune_forecast, "traced_step", Mock(side_effect=AttributeError("another version"))
+        )
+        largest_that_fit(sets, GPU, ())
     found = {own.trial_id: own for own in largest_that_fit(sets, GPU, ())}
     assert found.keys() == {own.trial_id for own in trials}
     assert found[candidate.spec.trial_id].device.bytes == pytest.approx(most, abs=1)
