@@ -105,11 +105,11 @@ def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path, monkeypatch)
     assert candidate == replace(longest, is_of_longest=False, device_bytes=most)
     assert replace(space, asked=[(GPU, most - 1)], fitting=[[longest]]).ranked() == []
     (sets,) = worth_tracing(trials)
-    with monkeypatch.context() as patched, pytest.raises(AttributeError, match="another version"):
-        patched.setattr(
-            tune_forecast, "traced_step", Mock(side_effect=AttributeError("another version"))
-        )
+    refusing = Mock(side_effect=AttributeError("another version"))
+    monkeypatch.setattr(tune_forecast, "traced_step", refusing)
+    with pytest.raises(AttributeError, match="another version"):
         largest_that_fit(sets, GPU, ())
+    monkeypatch.undo()
     found = {own.trial_id: own for own in largest_that_fit(sets, GPU, ())}
     assert found.keys() == {own.trial_id for own in trials}
     assert found[candidate.spec.trial_id].device.bytes == pytest.approx(most, abs=1)
