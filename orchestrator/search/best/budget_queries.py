@@ -7,27 +7,25 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from orchestrator.analysis.repeatability import NEARLY
 from orchestrator.search.best import skip_reasons
 from orchestrator.search.best.gain import (
     Posterior,
     RemainingGain,
     expected_gains,
+    faster_than,
     fastest_of,
     most_per_second,
     probability_to_fit,
     remaining_gain,
+    smaller_than_tried,
 )
 from orchestrator.search.best.plan_state import PlanState
 from orchestrator.search.best.state import SearchState
 from orchestrator.search.model.arrays import Array, Mask
-from orchestrator.search.model.measurements import Measurement
-from orchestrator.storage.search_summary import BudgetResult, MeasuredPick
+from orchestrator.storage.search_summary import BudgetResult
 
 _HARDLY_FITS = 0.05
 """A candidate that fits with less than this probability counts as ruled out."""
-_LIKELY_FITS = 0.5
-"""What is forecast to be the fastest is measured first if it fits with this probability."""
 _ALLOWED_FACTOR = 4.0
 """A trial may take this many times what is expected."""
 _ALLOWED_IN_ANY_CASE = 60.0
@@ -103,6 +101,8 @@ class _Assessment:
     """Value of measuring each candidate; zeros once the query is settled."""
     fits: Array
     """Probability that each candidate fits, shape (candidates,)."""
+    forecast: int | None
+    """The fastest by its forecast, if it is expected to beat the result by more than the regret."""
 
 
 def decide(
@@ -172,9 +172,12 @@ class _Deciding:
         rules[can_gain & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
         # Open repeats of what was measured run first.
         repeats = [index for index in state.measured if self.is_open[index]]
-        chosen = next(iter(repeats), self._forecast_first(posterior, can_run & (seconds <= left)))
-        if chosen is None:
-            chosen = most_per_second(values, gains, seconds, is_worth_measuring)
+        forecast = [own.forecast for own in assessments if own.forecast is not None]
+        in_time = [own for own in forecast if seconds[own] <= left]
+        first = max(in_time, key=posterior.log_speed.__getitem__, default=None)
+        if first is None:
+            first = most_per_second(values, gains, seconds, is_worth_measuring)
+        chosen = next(iter(repeats), first)
         is_worth_measuring[repeats] = True
         return Decisions(
             next=chosen,
@@ -182,21 +185,6 @@ class _Deciding:
             results=tuple(assessment.result for assessment in assessments),
             allowed_seconds=self.stopping.allowed_seconds(float(expected[chosen or 0]), left),
         )
-
-    def _forecast_first(self, posterior: Posterior, can_run: Mask) -> int | None:
-        """The fastest of the candidates that a query's forecasts find the fastest, if it is
-        expected to beat what the query has by more than the regret."""
-        started = [*self.state.measured, *self.plan.outstanding_candidates]
-        found = []
-        for query in self.queries:
-            fits = probability_to_fit(posterior, query.within_bytes) >= _LIKELY_FITS
-            open_ones = np.flatnonzero(self.state.is_forecast & query.candidates & fits & can_run)
-            first = max(open_ones.tolist(), key=posterior.log_speed.__getitem__, default=None)
-            rival = fastest_of(posterior, query.among(started), query.within_bytes)
-            least = -math.inf if rival is None else posterior.log_speed[rival]
-            if first is not None and posterior.log_speed[first] > least + self.stopping.regret:
-                found.append(first)
-        return max(found, key=posterior.log_speed.__getitem__, default=None)
 
     def _seconds_left(self, seconds: Array) -> float:
         """Slot time for further trials. A running one is charged with its expected ``seconds``."""
@@ -237,7 +225,7 @@ class _Deciding:
             seed=len(self.state.measured),
         )
         is_settled = self._is_settled(remaining, incumbent)
-        smallest = _smaller_than_tried(posterior, rivals, can_run & query.candidates)
+        smallest = smaller_than_tried(posterior, rivals, can_run & query.candidates)
         if is_settled and incumbent is None and smallest is not None:
             # The prediction may be wrong. That nothing fits is said once the smallest was tried. It
             # has the least value there is, because trials of other queries may show it, too.
@@ -249,6 +237,13 @@ class _Deciding:
             gains=np.zeros(len(gains)) if is_settled else gains,
             values=np.zeros(len(gains)) if is_settled else remaining.values,
             fits=fits,
+            forecast=faster_than(
+                posterior,
+                incumbent,
+                np.flatnonzero(self.state.is_forecast & query.candidates & can_run).tolist(),
+                query.within_bytes,
+                self.stopping.regret,
+            ),
         )
 
     def _is_settled(self, remaining: RemainingGain, incumbent: int | None) -> bool:
@@ -273,7 +268,7 @@ class _Deciding:
         return BudgetResult(
             budget_bytes=None if math.isinf(query.budget_bytes) else int(query.budget_bytes),
             recipe=query.recipe,
-            pick=None if pick is None else _measured_pick(self.state.measured[pick]),
+            pick=None if pick is None else self.state.measured[pick].as_pick(),
             considered=int(query.candidates.sum()),
             ruled_out=int((ruled_out & query.candidates).sum()),
             measured=len(measured),
@@ -297,21 +292,6 @@ class _Deciding:
     def _skipped(self, rules: NDArray[np.object_], is_worth_measuring: Mask) -> dict[int, str]:
         left_out = self.is_open & ~is_worth_measuring
         return {index: rules[index] for index in np.flatnonzero(left_out).tolist()}
-
-
-def _smaller_than_tried(posterior: Posterior, tried: Sequence[int], can_run: Mask) -> int | None:
-    """The candidate of least memory, unless one that was tried needs about as little."""
-    expected = np.where(can_run, posterior.log_memory, math.inf)
-    least = posterior.log_memory[tried].min(initial=math.inf)
-    return int(expected.argmin()) if expected.min() < least + math.log(1 - NEARLY) else None
-
-
-def _measured_pick(measurement: Measurement) -> MeasuredPick:
-    return MeasuredPick(
-        trial_id=measurement.trial_id,
-        samples_per_second=measurement.samples_per_second,
-        memory_bytes=measurement.memory_bytes,
-    )
 
 
 def _finite(figure: float) -> float | None:

@@ -10,6 +10,7 @@ from jobs.record import Outcome, TrialRecord
 from jobs.steady_state import GPU_BOUND, data_wait_share, launch_bound_share
 from orchestrator.analysis.configuration import gpu_memory
 from orchestrator.search.model.performance_model import Branch
+from orchestrator.storage.search_summary import MeasuredPick
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -31,6 +32,13 @@ class Measurement:
     """The share of the time that the GPU waited for its data."""
     data_share: float = 0.0
     """The host's time to prepare a batch / the time of a step."""
+
+    def as_pick(self) -> MeasuredPick:
+        return MeasuredPick(
+            trial_id=self.trial_id,
+            samples_per_second=self.samples_per_second,
+            memory_bytes=self.memory_bytes,
+        )
 
     @property
     def speed_error(self) -> float:
