@@ -19,7 +19,8 @@ def lines(options: Namespace) -> Iterator[str]:
 
 
 def report(peers: Dataset, tuned: Dataset) -> Iterator[str]:
-    """Markdown: each peer, then for each result of `tune` the fastest peer that fits its memory."""
+    """Markdown: each peer, then for each result of `tune` the fastest peer that fits its memory and
+    may train as it does."""
     (environment,) = peers.environments
     results = read(tuned).results
     yield f"{environment.hardware}, {results[0].hardware}"
@@ -31,11 +32,20 @@ def report(peers: Dataset, tuned: Dataset) -> Iterator[str]:
         if row["reason"]:
             yield f"| {peers.row_label(row)}: {row['outcome']} | | |"
     yield _result_row("own arguments", results[0].user_configuration)
+    tuned_ones = [own for found in tuned.environments for own in found.configurations]
+    recipes = {trial: own.training_recipe for own in tuned_ones for trial in own.trial_ids}
     for result in results:
+        user = result.user_configuration
+        recipe = recipes[user.trial_id] if user is not None else None
+        rivals = [
+            own
+            for own in environment.configurations
+            if result.all_recipes or own.training_recipe == recipe
+        ]
         budget = result.budget_bytes or 0
         kind = "any training" if result.all_recipes else "the same training"
         yield _result_row(f"tune, {budget / GIB:g} GiB, {kind}", result.best)
-        rival = fastest(environment.configurations, budget)
+        rival = fastest(rivals, budget)
         if rival is None or result.best is None:
             yield f"| nothing fits: {'peers' if rival is None else 'tune'} | | |"
             continue
