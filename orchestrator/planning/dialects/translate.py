@@ -121,11 +121,7 @@ def translate(
         entries.append(_GUESSED_LENGTH)
     whole = configuration(facts, shape) if shape else {}
     document, refused = accepted(whole) if shape else (whole, {})
-    own = {entry.ours: entry for entry in entries}
-    for key, why in refused.items():
-        entry = own.get(key, Entry(key=key, value=value_at(key, whole), verdict=Verdict.UNKNOWN))
-        entries = [one for one in entries if one is not entry]
-        entries.append(replace(entry, verdict=Verdict.UNKNOWN, ours="", why=why))
+    entries = _with_refused(entries, refused, whole)
     for fact, value in assumed.items():
         if fact not in stated:
             ours = vocabulary.ours(fact)
@@ -138,6 +134,19 @@ def translate(
         facts=facts,
         missing="" if shape else _what_is_missing(facts),
     )
+
+
+def _with_refused(
+    entries: Sequence[Entry], refused: Mapping[str, str], whole: Mapping[str, Any]
+) -> list[Entry]:
+    """The entries, those of keys that our configuration refuses last, with the reasons."""
+    own = {entry.ours: entry for entry in entries}
+    last = []
+    for key, why in refused.items():
+        entry = own.get(key, Entry(key=key, value=value_at(key, whole), verdict=Verdict.UNKNOWN))
+        entries = [one for one in entries if one is not entry]
+        last.append(replace(entry, verdict=Verdict.UNKNOWN, ours="", why=why))
+    return [*entries, *last]
 
 
 def _read(

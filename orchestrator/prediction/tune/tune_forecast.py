@@ -99,9 +99,8 @@ class SpaceForecast:
 def forecast_space(
     trials: Sequence[TrialSpec], asked: Asked, watch: Watch = unwatched
 ) -> SpaceForecast:
-    """Trace the ways to run the model that most sets share, and those that train most differently.
-    The user's own trial comes first. Traces are those of the first card; others may pick other
-    attention kernels."""
+    """Trace what is ``worth_tracing``, for the first card; others may pick other attention
+    kernels."""
     chosen = worth_tracing(trials)
     fitting: list[list[Candidate]] = [[] for _ in asked]
     shared, number = Shared(), 0
@@ -128,14 +127,20 @@ Sets = list[list[TrialSpec]]
 """Sets of techniques that share a trace: the micro-batches of each, the smallest first."""
 
 
-def worth_tracing(trials: Iterable[TrialSpec]) -> list[Sets]:
-    """The sets of each trace that is made, in the order of ``forecast_space``."""
+def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
+    """Of each way to share a training between GPUs, in turn: the sets of the trace that most sets
+    share, and of the one that trains most differently. The user's own trace is the first of all."""
     by_set: dict[str, list[TrialSpec]] = {}
     for spec in trials:
         by_set.setdefault(_techniques(spec), []).append(spec)
-    recipe = next(iter(by_set.values()))[0].training_recipe
-    chosen = _worth_tracing(list(_by_trace(by_set.values()).values()), recipe)
-    return [list(distinct.values()) for distinct in chosen]
+    by_sharding: dict[object, list[Distinct]] = {}
+    for distinct in _by_trace(by_set.values()).values():
+        sharding = _first(distinct).choices.get(SHARDING.name)
+        by_sharding.setdefault(sharding, []).append(distinct)
+    most = MOST_TRACES if len(by_sharding) == 1 else MOST_TRACES // 2
+    recipe = trials[0].training_recipe
+    chosen = (_in_turn(traces, recipe)[:most] for traces in by_sharding.values())
+    return [list(distinct.values()) for distinct in itertools.chain(*chosen)]
 
 
 def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Prediction]:
@@ -182,17 +187,6 @@ def _by_trace(sets: Iterable[list[TrialSpec]]) -> dict[str, Distinct]:
             key = forecast_key(specs[0]), specs[0].training_recipe
             found.setdefault(model_key(simpler.spec), {}).setdefault(key, specs)
     return found
-
-
-def _worth_tracing(traces: list[Distinct], recipe: TrainingRecipe) -> list[Distinct]:
-    """Of each way to share a training between GPUs, in turn: the trace that most sets share, and
-    the one that trains most differently. The user's own trace is the first of all."""
-    by_sharding: dict[object, list[Distinct]] = {}
-    for distinct in traces:
-        sharding = _first(distinct).choices.get(SHARDING.name)
-        by_sharding.setdefault(sharding, []).append(distinct)
-    most = MOST_TRACES if len(by_sharding) == 1 else MOST_TRACES // 2
-    return [own for distinct in by_sharding.values() for own in _in_turn(distinct, recipe)[:most]]
 
 
 def _in_turn(traces: list[Distinct], recipe: TrainingRecipe) -> list[Distinct]:

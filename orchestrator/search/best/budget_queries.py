@@ -12,7 +12,6 @@ from orchestrator.search.best.gain import (
     Posterior,
     RemainingGain,
     expected_gains,
-    faster_than,
     fastest_of,
     most_per_second,
     probability_to_fit,
@@ -101,7 +100,7 @@ class _Assessment:
     """Value of measuring each candidate; zeros once the query is settled."""
     fits: Array
     """Probability that each candidate fits, shape (candidates,)."""
-    forecast: int | None
+    leader: int | None
     """The fastest by its forecast, if it is expected to beat the result by more than the regret."""
 
 
@@ -115,9 +114,7 @@ def decide(
         state=state, plan=plan, queries=queries, stopping=stopping, is_open=plan.is_open
     )
     posterior = state.posterior()
-    if posterior is None:
-        return deciding.before_any_speed()
-    return deciding.by_value(posterior)
+    return deciding.before_any_speed() if posterior is None else deciding.by_value(posterior)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
@@ -172,12 +169,13 @@ class _Deciding:
         rules[can_gain & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
         # Open repeats of what was measured run first.
         repeats = [index for index in state.measured if self.is_open[index]]
-        forecast = [own.forecast for own in assessments if own.forecast is not None]
-        in_time = [own for own in forecast if seconds[own] <= left]
-        first = max(in_time, key=posterior.log_speed.__getitem__, default=None)
-        if first is None:
-            first = most_per_second(values, gains, seconds, is_worth_measuring)
-        chosen = next(iter(repeats), first)
+        leaders = [own.leader for own in assessments if own.leader is not None]
+        most_valuable = max(
+            (own for own in leaders if is_worth_measuring[own]),
+            key=posterior.log_speed.__getitem__,
+            default=most_per_second(values, gains, seconds, is_worth_measuring),
+        )
+        chosen = next(iter(repeats), most_valuable)
         is_worth_measuring[repeats] = True
         return Decisions(
             next=chosen,
@@ -237,14 +235,18 @@ class _Deciding:
             gains=np.zeros(len(gains)) if is_settled else gains,
             values=np.zeros(len(gains)) if is_settled else remaining.values,
             fits=fits,
-            forecast=faster_than(
-                posterior,
-                incumbent,
-                np.flatnonzero(self.state.is_forecast & query.candidates & can_run).tolist(),
-                query.within_bytes,
-                self.stopping.regret,
-            ),
+            leader=self._leader(posterior, query, incumbent, can_run),
         )
+
+    def _leader(
+        self, posterior: Posterior, query: BudgetQuery, incumbent: int | None, can_run: Mask
+    ) -> int | None:
+        forecast = query.among(np.flatnonzero(self.state.is_forecast & can_run).tolist())
+        first = fastest_of(posterior, forecast, query.within_bytes)
+        if first is None or incumbent is None:
+            return first
+        least = posterior.log_speed[incumbent] + self.stopping.regret
+        return first if posterior.log_speed[first] > least else None
 
     def _is_settled(self, remaining: RemainingGain, incumbent: int | None) -> bool:
         """Whether the expected gain is below the regret, or surely no candidate fits."""

@@ -232,20 +232,6 @@ def fastest_of(posterior: Posterior, candidates: Sequence[int], budget_bytes: fl
     return max(fitting, key=posterior.log_speed.__getitem__, default=None)
 
 
-def faster_than(
-    posterior: Posterior,
-    incumbent: int | None,
-    candidates: Sequence[int],
-    budget_bytes: float,
-    least: float,
-) -> int | None:
-    """``fastest_of`` the candidates, if it is expected to gain more than ``least``."""
-    first = fastest_of(posterior, candidates, budget_bytes)
-    if first is None or incumbent is None:
-        return first
-    return first if posterior.log_speed[first] > posterior.log_speed[incumbent] + least else None
-
-
 def smaller_than_tried(posterior: Posterior, tried: Sequence[int], can_run: Mask) -> int | None:
     """The candidate of least memory, unless one that was tried needs about as little."""
     expected = np.where(can_run, posterior.log_memory, math.inf)

@@ -117,13 +117,17 @@ class Ragged:
         return float(first + counted), 0.25
 
 
-@pytest.mark.parametrize("ragged", [None, Ragged()])
-def test_figures_are_of_the_counted_steps_alone(monkeypatch, ragged):
-    clock = Clock()
+def begun(monkeypatch: pytest.MonkeyPatch, ragged: Ragged | None) -> tuple[Clock, Steps]:
+    clock, tracker = Clock(), Steps()
     monkeypatch.setattr("time.perf_counter", clock)
-    tracker = Steps()
     tracker.ragged = ragged
     tracker.at(Moment.TRAIN_BEGIN, clock.now)
+    return clock, tracker
+
+
+@pytest.mark.parametrize("ragged", [None, Ragged()])
+def test_figures_are_of_the_counted_steps_alone(monkeypatch, ragged):
+    clock, tracker = begun(monkeypatch, ragged)
     for index, seconds in enumerate([9.0, 1.0, 2.0, 6.0]):
         for rows in (1, 2 + index):
             tracker.data_wait(seconds / 8)
@@ -157,11 +161,7 @@ def test_figures_are_of_the_counted_steps_alone(monkeypatch, ragged):
 
 @pytest.mark.parametrize("ragged", [None, Ragged()])
 def test_cpu_steps_are_enough_after_a_second_of_quiet_ones_of_every_kind(monkeypatch, ragged):
-    clock = Clock()
-    monkeypatch.setattr("time.perf_counter", clock)
-    tracker = Steps()
-    tracker.ragged = ragged
-    tracker.at(Moment.TRAIN_BEGIN, clock.now)
+    clock, tracker = begun(monkeypatch, ragged)
     for index in range(9):
         clock.now += 0.4
         tracker.step_end()
