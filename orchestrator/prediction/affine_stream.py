@@ -115,11 +115,10 @@ def between(low: Stream, high: Stream, samples: float) -> Stream | None:
     pairs = zip(low.events, high.events, strict=True)
     found = [_between_events(low_event, high_event, position) for low_event, high_event in pairs]
     events = tuple(event for event in found if event is not None)
-    work = low.work.towards(high.work, position)
-    if len(events) < len(found) or work is None:
+    if len(events) < len(found):
         return None
     kernels = low.kernels | high.kernels
-    return Stream(events=events, samples=samples, kernels=kernels, work=work)
+    return Stream(events=events, samples=samples, kernels=kernels, work=low.work.towards(high.work, position))
 
 
 def micro_batches_between(

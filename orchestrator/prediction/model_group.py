@@ -91,12 +91,28 @@ class ModelGroup:
         self._traces: dict[tuple[bool, tuple[tuple[int, ...], ...]], MicroBatches] = {}
         """Whether a batch is padded, and its shapes -> its streams."""
         self._between: dict[int, MicroBatches | None] = {}  # those of an interpolated micro-batch
+        self._ends = {self.affine[0], self.affine[-1]}
+        """Micro-batches to interpolate between: the smallest, the largest, and any between whose
+        trace was another, as where the last tile of a loss is smaller than a whole one."""
+        self._compared: set[tuple[int, int]] = set()
+        """Pairs of ends between which a trace was as interpolated."""
         self._steps: dict[tuple[object, ...], StepWork] = {}
         self._predicted: dict[tuple[str, int, int, float], Prediction] = {}
         """Optimizer step, micro-batch, accumulation and kept share -> that of such trials."""
         self._evaluation: Stream | None = None
 
-    def prediction(self, spec: TrialSpec, *, kept: float = 0.0) -> Prediction:
+    def prediction(self, spec: TrialSpec) -> Prediction:
+        """The trial's memory and, where it is known, what a step runs."""
+        found = self.memory(spec)
+        # DeepSpeed on one GPU is for states on the host, whose time is not known.
+        is_known = spec.world_size > 1 or spec.settings.deepspeed is None
+        if found.device is None or not is_known:
+            return found
+        with suppress(ValueError):  # what a step runs may not be known
+            return replace(found, step=self.step_work(spec))
+        return found
+
+    def memory(self, spec: TrialSpec, *, kept: float = 0.0) -> Prediction:
         """That of the first trial with the same batch and optimizer step. ``kept``: the share of
         saved activations that a compiler keeps; 0: nothing is compiled."""
         key = (update_key(spec), spec.micro_batch, spec.accumulation, kept)
@@ -105,14 +121,7 @@ class ModelGroup:
                 self._predicted[key] = self._prediction(spec, kept)
             except Exception as error:
                 self._predicted[key] = unknown(spec, error)
-        found = replace(self._predicted[key], trial_id=spec.trial_id, choices=spec.choices)
-        # DeepSpeed on one GPU is for states on the host, whose time is not known.
-        is_known = spec.world_size > 1 or spec.settings.deepspeed is None
-        if found.device is None or not is_known:
-            return found
-        with suppress(ValueError):  # what a step runs may not be known
-            return replace(found, step=self.step_work(spec))
-        return found
+        return replace(self._predicted[key], trial_id=spec.trial_id, choices=spec.choices)
 
     def _prediction(self, spec: TrialSpec, kept: float) -> Prediction:
         """The figures of an epoch, and for rows of unequal length also what a trial measures."""
@@ -274,18 +283,32 @@ class ModelGroup:
         return self.shared.updates[key]
 
     def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
-        """A micro-batch, interpolated between the smallest and the largest if it can be."""
+        """A micro-batch, interpolated between two others if it can be."""
         # For batches of unequal length, memory is not an affine function of the size.
         batches = self.step.batches
         is_affine = batches.lengths is None and not batches.joins_rows
         if is_affine and samples in self.affine[1:-1]:
             if samples not in self._between:
-                ends = (self.affine[0], self.affine[-1])
-                low, high = (self._traced(batches.worst(end), end) for end in ends)
-                self._between[samples] = micro_batches_between(low, high, samples)
+                self._between[samples] = self._interpolated(samples)
             if interpolated := self._between[samples]:
                 return interpolated
         return self._traced(batch, samples)
+
+    def _interpolated(self, samples: int) -> MicroBatches | None:
+        """None if it is traced instead. Ends whose kernels differ are compared with a trace."""
+        ends = (
+            max(own for own in self._ends if own <= samples),
+            min(own for own in self._ends if own >= samples),
+        )
+        low, high = (self._traced(self.step.batches.worst(end), end) for end in ends)
+        found = micro_batches_between(low, high, samples)
+        if low[0].work.eager.has_kernels_of(high[0].work.eager) or ends in self._compared:
+            return found
+        if found == self._traced(self.step.batches.worst(samples), samples):
+            self._compared.add(ends)
+            return found
+        self._ends.add(samples)
+        return None
 
     def _traced(self, batch: BatchShapes, samples: int) -> MicroBatches:
         shapes = tuple(tuple(getattr(own, "shape", ())) for own in batch.tensors.values())

@@ -66,10 +66,10 @@ class PartWork:
         """The same positions in rows of this share of the length."""
         return replace(self, eager=self.eager.seeing(share), compiled=self.compiled.seeing(share))
 
-    def towards(self, high: PartWork, position: float) -> PartWork | None:
-        """As ``Work.towards``; None if the kernels differ in more than their sizes."""
+    def towards(self, high: PartWork, position: float) -> PartWork:
+        """As ``Work.towards``. Of other kernels, as more tiles of a loss, each side has a share."""
         if not self.eager.has_kernels_of(high.eager):
-            return None
+            return self * (1 - position) + high * position
         return replace(
             self,
             eager=self.eager.towards(high.eager, position),

@@ -141,6 +141,7 @@ class FileBatches:
         self.lengths = data.ragged_lengths(rows)
         self.joins_rows: bool = getattr(collate, "flattens_rows", False)
         self.ragged = self if self.lengths is not None else None
+        self._shaped: dict[Shape, BatchShapes] = {}
 
     def worst(self, samples: int) -> BatchShapes:
         """The rows that a trial trains on when it measures the worst batch."""
@@ -163,7 +164,10 @@ class FileBatches:
 
     def of_shape(self, shape: Shape) -> BatchShapes:
         """A batch of this shape, of rows whose tokens are cut or repeated."""
-        return self._collated([self._resized(own, shape) for own in range(shape.rows)])
+        if shape not in self._shaped:
+            rows = [self._resized(own, shape) for own in range(shape.rows)]
+            self._shaped[shape] = self._collated(rows)
+        return self._shaped[shape]
 
     def of_longest_rows(self) -> Batches:
         """Batches in which the longest of rows of unequal length stands for all."""

@@ -51,8 +51,6 @@ class DeepStep(FakeStep):
     def _shallow(self) -> tuple[FakeStep, FakeStep, int] | None:
         """The steps of two models with fewer layers, and how many times what the second has more
         is missing to all layers; None if a model with fewer layers cannot stand for this one."""
-        if self._trl is not None:  # its tiles of logits are no layers
-            return None
         layers = getattr(self.model.config, "num_hidden_layers", None)
         whole = _layers(self.model, layers)
         period = next((own for own in range(1, len(whole) // 2) if whole[own:] == whole[:-own]), 0)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from jobs.spec import TrialSpec
-from orchestrator.prediction.affine_stream import MicroBatches, Stream, micro_batches_between
+from orchestrator.prediction.affine_stream import MicroBatches, micro_batches_between
 from orchestrator.prediction.tracing import row_order
 from orchestrator.prediction.tracing.batches import Batches, BatchShapes
 from orchestrator.prediction.tracing.row_order import Usual
@@ -35,14 +35,13 @@ def usual_micro_batches(
     less, more = (traced(batches.longest(size), size) for size in (low, high))
     found = micro_batches_between(less, more, usual.rows)
     if found is None:
-        # Both run other kernels, as many tiles of a loss. Then their times are interpolated.
+        # Both take other memory, as by tiles of a loss. Then only their times are interpolated.
         share = (usual.rows - low) / (high - low)
         pairs = zip(less, more, strict=True)
-        first, later = (one and other and _mixed(one, other, share) for one, other in pairs)
+        first, later = (
+            one and other and replace(one, work=one.work.towards(other.work, share))
+            for one, other in pairs
+        )
         assert first is not None
         found = first, later
     return found, usual
-
-
-def _mixed(less: Stream, more: Stream, share: float) -> Stream:
-    return replace(less, work=less.work * (1 - share) + more.work * share)

@@ -10,13 +10,14 @@ import bisect
 import itertools
 import json
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 
 from jobs.spec import TrainingRecipe, TrialSpec
 from jobs.techniques import BATCH_AXES
+from jobs.techniques.axes.precision import PRECISION
 from jobs.techniques.axes.sharding import SHARDING
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.estimator import (
@@ -35,10 +36,11 @@ from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import StepTime
 from orchestrator.prediction.time.step_work import update_key
 from orchestrator.prediction.tune.compiled_memory import CompiledMemory
-from orchestrator.prediction.unsupported import runs_trl
 
 MOST_TRACES = 10
 """Ways to run a model that are traced; each takes a second or two."""
+_FASTEST_FORMATS = ("bf16", "fp16")
+"""Of other number formats than the user's, the first that the space has is traced."""
 _TIMED_SIZES = 3
 """The largest micro-batches that fit, of which the fastest is taken."""
 
@@ -128,11 +130,16 @@ Sets = list[list[TrialSpec]]
 
 
 def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
-    """Of each way to share a training between GPUs, in turn: the sets of the trace that most sets
-    share, and of the one that trains most differently. The user's own trace is the first of all."""
+    """Of each way to share a training between GPUs, in turn: the sets of the trace that changes the
+    least, of the one that trains most differently, and of the one that most sets share. The user's
+    own trace is the first of all."""
+    own_format = trials[0].choices.get(PRECISION.name)
+    formats = {spec.choices.get(PRECISION.name) for spec in trials}
+    fastest = next((own for own in _FASTEST_FORMATS if own in formats), own_format)
     by_set: dict[str, list[TrialSpec]] = {}
     for spec in trials:
-        by_set.setdefault(_techniques(spec), []).append(spec)
+        if spec.choices.get(PRECISION.name) in (own_format, fastest):
+            by_set.setdefault(_techniques(spec), []).append(spec)
     by_sharding: dict[object, list[Distinct]] = {}
     for distinct in _by_trace(by_set.values()).values():
         sharding = _first(distinct).choices.get(SHARDING.name)
@@ -181,8 +188,7 @@ def _by_trace(sets: Iterable[list[TrialSpec]]) -> dict[str, Distinct]:
         specs.sort(key=lambda own: own.micro_batch)
         simpler = traceable(specs[0])
         # A compiler of a whole model may choose attention that keeps all scores: no trace shows it.
-        # TRL's losses are traced at every micro-batch, which takes minutes.
-        if simpler.only_compile and simpler.only_save and not runs_trl(specs[0]):
+        if simpler.only_compile and simpler.only_save:
             # Sets of other recipes have answers of their own.
             key = forecast_key(specs[0]), specs[0].training_recipe
             found.setdefault(model_key(simpler.spec), {}).setdefault(key, specs)
@@ -190,10 +196,17 @@ def _by_trace(sets: Iterable[list[TrialSpec]]) -> dict[str, Distinct]:
 
 
 def _in_turn(traces: list[Distinct], recipe: TrainingRecipe) -> list[Distinct]:
+    own = _first(traces[0])
     by_sets = sorted(traces[1:], key=len, reverse=True)
+    nearest = sorted(by_sets, key=lambda distinct: _changes(own, _first(distinct)))
     by_recipe = sorted(by_sets, key=partial(_differences, recipe), reverse=True)
-    in_turn = itertools.chain(traces[:1], *zip(by_sets, by_recipe, strict=True))
+    in_turn = itertools.chain(traces[:1], *zip(nearest, by_recipe, by_sets, strict=True))
     return [*{id(distinct): distinct for distinct in in_turn}.values()]
+
+
+def _changes(own: TrialSpec, other: TrialSpec) -> int:
+    """How many choices differ."""
+    return sum(other.choices.get(axis) != value for axis, value in own.choices.items())
 
 
 def _first(distinct: Distinct) -> TrialSpec:
@@ -225,8 +238,7 @@ class TracedSets:
     def fitting(self, specs: Sequence[TrialSpec], gpu: Gpu, memory_bytes: int) -> list[Candidate]:
         """The largest micro-batches of a set that fit, of which one is the fastest. ``specs``: the
         smallest first."""
-        # Memory grows with the micro-batch.
-        fitting = bisect.bisect(specs, memory_bytes, key=self.device_bytes)
+        fitting = _how_many_fit(specs, memory_bytes, self.device_bytes)
         found = []
         for spec in specs[max(0, fitting - _TIMED_SIZES) : fitting]:
             step = self.step(spec)
@@ -255,10 +267,36 @@ class TracedSets:
         any GPU has, if it is not known."""
         simpler = traceable(spec)
         kept = self.compiled.kept(spec) if simpler.is_compiled else 0.0
-        device = self.group.prediction(simpler.spec, kept=kept).device
+        device = self.group.memory(simpler.spec, kept=kept).device
         if device is None:
             return sys.maxsize
         return device.bytes if kept else device.most
+
+
+def _how_many_fit(
+    specs: Sequence[TrialSpec], memory_bytes: int, device_bytes: Callable[[TrialSpec], int]
+) -> int:
+    """How many of a set's micro-batches fit, which are the smallest: memory grows with the size,
+    about as a line does, so that few of them are asked for."""
+    sizes = [spec.micro_batch for spec in specs]
+    known: dict[int, int] = {}
+    """Size -> its memory (bytes), where that is known."""
+    fits, beyond = 0, len(specs)
+    while fits < beyond:
+        likely = 2 * sizes[fits - 1] if fits else sizes[0]
+        if len(known) > 1:
+            (less, low), (more, high) = sorted(known.items())[-2:]
+            if low < high:  # as a line goes on through the largest two
+                likely = int(less + (memory_bytes - low) / (high - low) * (more - less))
+        asked = min(max(bisect.bisect(sizes, likely) - 1, fits), beyond - 1)
+        needed = device_bytes(specs[asked])
+        if needed < sys.maxsize:
+            known[sizes[asked]] = needed
+        if needed <= memory_bytes:
+            fits = asked + 1
+        else:
+            beyond = asked
+    return fits
 
 
 def _of_epoch(own: Candidate, gpu: Gpu, shared: Shared) -> Candidate:
