@@ -149,14 +149,14 @@ class RaggedSteps:
 
     def new_shapes(self, seconds: Sequence[float]) -> tuple[float, float]:
         """Seconds that the epoch's mean step spends on new shapes, and half their 95 % interval.
-        ``seconds`` are of all steps from the first on. The last one of the first turn is inspected,
-        so it does not count."""
+        ``seconds`` are of all steps from the first on."""
         first = seconds[self._others :]
         turns = zip(self._new_shapes, first, first[self.distinct :], strict=False)
-        each = [(new - again) / shapes for shapes, new, again in list(turns)[:-1] if shapes]
+        each = [(new - again) / shapes for shapes, new, again in turns if shapes]
         if not each:
             return 0.0, 0.0
-        # The median, because what is loaded once for all lengths is no price of a single one.
+        # The lower median, because what is loaded once for all lengths is no price of a single one,
+        # nor is the inspection of the first turn's last step. Two of four steps may have that.
         price = max(0.0, statistics.median_low(each))
         # Such a load only adds to a price, so the prices below the median show the spread of both
         # halves.

@@ -118,7 +118,9 @@ def between(low: Stream, high: Stream, samples: float) -> Stream | None:
     if len(events) < len(found):
         return None
     kernels = low.kernels | high.kernels
-    return Stream(events=events, samples=samples, kernels=kernels, work=low.work.towards(high.work, position))
+    return Stream(
+        events=events, samples=samples, kernels=kernels, work=low.work.towards(high.work, position)
+    )
 
 
 def micro_batches_between(

@@ -150,6 +150,8 @@ def workers() -> Pool:
 def _prepare_worker() -> None:
     # A library could create a context on a GPU, which would count as a trial's memory.
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    # Threads that wait for work would take cores from the trial.
+    os.environ["OMP_NUM_THREADS"] = "1"
     os.nice(19)
 
 

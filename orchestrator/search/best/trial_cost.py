@@ -61,16 +61,15 @@ class TrialCost:
         self._is_packed: Mask = np.array(hooks) == "packed_whole_rows"
         """Whether a candidate's micro-batch counts blocks of rows, shape (candidates,)."""
         self._rows_per_block = 1.0
-        """Of the last packed trial: the data are the same for all."""
-        self._batches = np.array([own.trials[0].effective_batch for own in candidates], float)
+        """By the last trial: the data are the same for all."""
 
     def note(self, index: int, record: TrialRecord) -> None:
         """Learn the overhead of a trial; a trial without a speed is ignored."""
         speed = record.measurements.get("samples_per_second")
         if not speed or not record.slot_seconds:
             return
-        if self._is_packed[index] and (step := record.measurements.get("step_seconds_median")):
-            self._rows_per_block = max(1.0, speed * step / self._batches[index])
+        if tokens := record.measurements.get("real_tokens_per_second"):
+            self._rows_per_block = max(1.0, record.spec.data.tokens * speed / tokens)
         of_steps = self._step_seconds(speed)[index]
         besides = max(_LEAST_SECONDS, record.slot_seconds - of_steps)
         expected = self._overheads[index].sum() + self._to_build()[index]

@@ -111,7 +111,7 @@ def test_trial_cost_expects_the_first_trial_to_read_what_later_ones_find(cost):
     assert seconds(cost, EAGER) == pytest.approx(before + 5)
 
 
-def test_trial_cost_of_packed_rows_learns_how_many_are_in_a_block(cost):
+def test_trial_cost_of_packed_rows_learns_from_any_trial_how_many_are_in_a_block(cost):
     def packed(activations: str) -> TrialSpec:
         made = spec(activations=activations, batching="packed_whole_rows")
         hooks = {"batching": Hook("packed_whole_rows")}
@@ -121,11 +121,11 @@ def test_trial_cost_of_packed_rows_learns_how_many_are_in_a_block(cost):
     known = TrialCost(candidates_of(trials), shipped_priors())
     speeds = np.full(len(trials), SPEED)
     before = known.seconds(speeds)
-    # Eight blocks take half a second, so that forty rows of 80 in a second are five in a block.
+    # Rows of a fifth of the longest, so that five are in a block: forty of 80 in a second.
     steps = candidates_of(trials)[0].steps
-    record = took(trials[0], before[0] + steps * 0.4)
-    record = replace(record, measurements={**record.measurements, "step_seconds_median": 0.5})
-    known.note(0, record)
+    tokens = {"real_tokens_per_second": SPEED * EAGER.data.tokens / 5}
+    record = took(EAGER, before[2])
+    known.note(2, replace(record, measurements={**record.measurements, **tokens}))
     after = known.seconds(speeds)
     assert after[1] - before[1] == pytest.approx(steps * 0.4)
     assert after[2] == before[2]
