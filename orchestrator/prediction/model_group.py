@@ -32,7 +32,7 @@ from orchestrator.prediction.time.step_work import (
     step_of,
     update_key,
 )
-from orchestrator.prediction.unsupported import is_fsdp
+from orchestrator.prediction.unsupported import is_fsdp, runs_trl
 from orchestrator.units import memory
 
 if TYPE_CHECKING:
@@ -41,6 +41,10 @@ if TYPE_CHECKING:
     from orchestrator.prediction.tracing.fake_step import FakeStep
     from orchestrator.prediction.tracing.fake_update import Updates
     from orchestrator.prediction.tracing.known_results import KnownResults
+
+_MOST_TILED = 32
+"""The largest micro-batch that others are interpolated to if TRL computes the loss: it does so in
+tiles, and those of a thousand rows take many times as long to trace as all layers."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +90,8 @@ class ModelGroup:
         self._sized = SizedStreams(gpu)
         self._accumulates = any(trial.accumulation > 1 for trial in trials)
         sizes = sorted({trial.micro_batch for trial in trials})
+        if runs_trl(trials[0]):
+            sizes = [size for size in sizes if size <= _MOST_TILED] or sizes
         self.affine = [size for size in sizes if size > 1] or sizes
         """Micro-batches whose memory is affine in the size: a single sample has another layout."""
         self._traces: dict[tuple[bool, tuple[tuple[int, ...], ...]], MicroBatches] = {}

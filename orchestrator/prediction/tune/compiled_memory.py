@@ -27,6 +27,8 @@ class CompiledMemory:
         simpler = traceable(spec).spec
         if has_packed_base(simpler):  # its state is no input of a graph
             return 1.0
+        if simpler.settings.training_arguments.get("gradient_checkpointing"):
+            return 1.0  # of a checkpointed block only the inputs are kept, compiled or not
         partitioner = spec.settings.hooks.get("partitioner")
         budget = 1.0 if partitioner is None else float(partitioner.arguments["budget"])
         # As between traces, sizes are affine in the micro-batch.

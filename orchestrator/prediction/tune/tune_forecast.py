@@ -41,6 +41,8 @@ MOST_TRACES = 10
 """Ways to run a model that are traced; each takes a second or two."""
 _FASTEST_FORMATS = ("bf16", "fp16")
 """Of other number formats than the user's, the first that the space has is traced."""
+_FURTHEST = 4
+"""So many times the largest micro-batch that is known to fit is the next that is asked for."""
 _TIMED_SIZES = 3
 """The largest micro-batches that fit, of which the fastest is taken."""
 
@@ -152,8 +154,8 @@ def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
 
 def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Prediction]:
     """Of the sets of a trace the largest micro-batches that fit each of the ``budgets`` (bytes;
-    without any, the card's own memory). An epoch of all rows says of the fastest what they take
-    beside the longest, and so of all. Raises what a trace does."""
+    without any, the card's own memory). An epoch of all rows says of the fastest that is
+    not compiled what they take beside the longest, and so of all. Raises what a trace does."""
     asked = [(gpu, budget) for budget in budgets or (gpu.total_bytes,)]
     shared = Shared()
     with quiet_libraries():
@@ -161,7 +163,10 @@ def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Predi
         found = {own.spec.trial_id: own for of_set in answers for fits in of_set for own in fits}
         if not found:
             return []
-        fastest = min(found.values(), key=_seconds)
+        # What compiled code keeps is less certain.
+        fastest = min(
+            found.values(), key=lambda own: (traceable(own.spec).is_compiled, _seconds(own))
+        )
         added = _of_epoch(fastest, gpu, shared).device_bytes / fastest.device_bytes
     return [_as_prediction(own, added) for own in found.values()]
 
@@ -283,12 +288,19 @@ def _how_many_fit(
     """Size -> its memory (bytes), where that is known."""
     fits, beyond = 0, len(specs)
     while fits < beyond:
-        likely = 2 * sizes[fits - 1] if fits else sizes[0]
+        fitting = sizes[fits - 1] if fits else sizes[0]
+        likely = 2 * fitting
         if len(known) > 1:
             (less, low), (more, high) = sorted(known.items())[-2:]
+            # Not far beyond what is known, because other parts of the memory may lead there.
+            likely = _FURTHEST * fitting
             if low < high:  # as a line goes on through the largest two
-                likely = int(less + (memory_bytes - low) / (high - low) * (more - less))
+                by_line = less + (memory_bytes - low) / (high - low) * (more - less)
+                likely = min(likely, int(by_line))
         asked = min(max(bisect.bisect(sizes, likely) - 1, fits), beyond - 1)
+        if beyond < len(specs) and len(known) % 3 == 2:
+            # A line below a bend creeps, so at times the middle is taken.
+            asked = (fits + beyond) // 2
         needed = device_bytes(specs[asked])
         if needed < sys.maxsize:
             known[sizes[asked]] = needed

@@ -42,6 +42,8 @@ CASES = {
     "zero": (LLAMA, "precision: bf16, sharding: zero2", 5),
     "fsdp": (EIGHT, "precision: bf16, sharding: fsdp2_full", 7),
     "fsdp with checkpoints": (EIGHT, "sharding: fsdp2_grad_op, activations: checkpoint", 7),
+    "loss of TRL": (LLAMA, "precision: bf16, loop: trl_sft, batching: packed_whole_rows", 5),
+    "reference of TRL": (LLAMA, "loop: trl_dpo, adapter: lora_r8, activations: checkpoint", 5),
     "one differs": (
         "{task: seq2seq-lm, architecture: t5, config: {d_model: 64, d_ff: 96, num_heads: 4,"
         " num_layers: 6, vocab_size: 200}}",
@@ -52,6 +54,7 @@ CASES = {
 """Name -> model, axes, and how many layers are traced."""
 
 
+@pytest.mark.filterwarnings("ignore::FutureWarning")
 @pytest.mark.parametrize("case", CASES)
 def test_deep_step_has_the_events_and_the_work_of_the_whole_step(case, tmp_path):
     model, axes, layers = CASES[case]

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.estimator import predict
+from orchestrator.prediction.estimator import longest_rows_group, predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.time.step_time import step_time
@@ -123,3 +123,27 @@ def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path, monkeypatch)
     assert known.seconds < 0.8 * step_time(group_of(equal).step_work(equal), GPU).seconds
     assert whole.seconds > known.seconds
     assert whole.host_seconds - known.host_seconds == pytest.approx(whole.seconds - known.seconds)
+
+
+def test_tiles_of_a_loss_are_interpolated_where_all_of_them_are_whole(tmp_path, monkeypatch):
+    """Those of TRL: a small batch has a smaller tile, so that no line leads through its size."""
+    sizes = "6, 8, 9, 12, 1, 2, 16"
+    lora = "{lora: {r: 8, target_modules: all-linear}}"
+    frozen = f"precision: bf16, base: 16bit, adapter: {lora}"
+    axes = f"{{micro_batch: [{sizes}], {frozen}, loop: trl_dpo}}"
+    trials = trials_of(tmp_path, axes)
+    step = FakeStep(trials[0], GPU)
+    group = longest_rows_group(trials, step, GPU, Shared())
+    trace, traced = step.micro_batches, []
+
+    def counted(batch, *, samples, accumulated):
+        traced.append(samples)
+        return trace(batch, samples=samples, accumulated=accumulated)
+
+    monkeypatch.setattr(step, "micro_batches", counted)
+    for spec in trials:
+        found = group.first(spec)
+        batch = step.batches.worst(spec.micro_batch)
+        whole, _ = trace(batch, samples=spec.micro_batch, accumulated=False)
+        assert found == whole, spec.micro_batch
+    assert traced == [2, 16, 6, 8, 1]

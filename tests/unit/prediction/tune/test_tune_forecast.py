@@ -1,18 +1,25 @@
 """What ``tune`` would find, forecast: which micro-batch fits, and how sure the order is."""
 
+import random
+import sys
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
+
+import pytest
 
 from jobs.spec import TrainingRecipe
 from orchestrator.api.forecasts import CardForecast, TuneForecast
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.estimator import predict
+from orchestrator.planning.tune_space.combinations import micro_batches
+from orchestrator.prediction.bounds import traceable
+from orchestrator.prediction.estimator import predict, traced_step
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.model_group import Shared
+from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.time.operations import Operation, StepWork, Work
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.tune import tune_forecast
+from orchestrator.prediction.tune.compiled_memory import CompiledMemory
 from orchestrator.prediction.tune.tune_forecast import SpaceForecast, TracedSets
 from orchestrator.units import GIB
 from tests.conftest import ROOT, build_tiny_spec
@@ -72,6 +79,26 @@ def test_largest_micro_batch_that_fits_is_taken_where_larger_ones_are_faster():
         (found,) = space.ranked(asked)
         assert (found.spec.micro_batch, found.device_bytes) == (size, size * GIB)
     assert space.ranked(len(sizes)) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_few_sizes_are_asked_for_until_the_largest_that_fits_is_known(seed):
+    draw = random.Random(seed)
+    specs = [build_tiny_spec({"micro_batch": size}) for size in micro_batches(1024, 8)]
+    constant, each, floor = draw.uniform(1, 20), draw.uniform(0.01, 3), draw.uniform(0, 40)
+    asked = []
+
+    def device_bytes(spec):
+        asked.append(spec.micro_batch)
+        unknown = spec.micro_batch > 800
+        return sys.maxsize if unknown else max(floor, constant + each * spec.micro_batch) * GIB
+
+    for memory in (1, 16, 24, 80):
+        asked.clear()
+        found = tune_forecast._how_many_fit(specs, memory * GIB, device_bytes)
+        assert len(asked) <= 11
+        fitting = [own for own in specs if device_bytes(own) <= memory * GIB]
+        assert specs[:found] == fitting
 
 
 def test_order_is_surer_the_farther_apart_the_sets_are():
@@ -148,3 +175,15 @@ def test_ways_to_share_a_training_are_forecast_as_predict_has_them(tmp_path):
     for own, prediction in zip(ranked, predict([own.spec for own in ranked], H200), strict=True):
         assert own.device_bytes == prediction.device.most
         assert own.time == time_of(prediction.step, H200)
+
+
+def test_of_a_checkpointed_block_the_inputs_are_kept_compiled_or_not(tmp_path):
+    text = TWO_GPUS.replace("2}\ntraining", "1}\ntraining").split("axes:")[0]
+    axes = "{micro_batch: 4, activations: [keep, checkpoint], compile: inductor_regional}"
+    kept = []
+    for spec in plan(config_of(tmp_path, f"{text}axes: {axes}")).trials:
+        simpler = traceable(spec).spec
+        with traced_step(simpler, H200, shared := Shared()) as step:
+            group = ModelGroup([simpler], step, H200, shared)
+            kept.append(CompiledMemory(group).kept(spec))
+    assert kept[0] < kept[1] == 1.0
