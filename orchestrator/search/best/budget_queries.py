@@ -156,25 +156,23 @@ class _Deciding:
         state = self.state
         can_run = self._can_run()
         can_run &= ~state.loaders.wait_for_a_twin(posterior.log_speed, can_run, state.measured)
-        assessments = [self._assess(posterior, query, can_run) for query in self.queries]
+        expected = state.seconds(posterior)
+        seconds = np.maximum(expected, state.failures.late_seconds())
+        left = self._seconds_left(seconds)
+        in_time = can_run & (seconds <= left)
+        assessments = [self._assess(posterior, query, can_run, in_time) for query in self.queries]
         # One trial can improve several results, so its gains add up.
         gains = np.sum([assessment.gains for assessment in assessments], axis=0)
         values = np.sum([assessment.values for assessment in assessments], axis=0)
-        expected = state.seconds(posterior)
-        seconds = np.maximum(expected, state.failures.late_seconds())
         can_gain = (gains > 0) & can_run
-        left = self._seconds_left(seconds)
         is_worth_measuring = can_gain & (seconds <= left + self._reserve(assessments))
         rules = self._rules(np.max([assessment.fits for assessment in assessments], axis=0))
         rules[can_gain & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
         # Open repeats of what was measured run first.
         repeats = [index for index in state.measured if self.is_open[index]]
-        leaders = [own.leader for own in assessments if own.leader is not None]
-        most_valuable = max(
-            (own for own in leaders if is_worth_measuring[own]),
-            key=posterior.log_speed.__getitem__,
-            default=most_per_second(values, gains, seconds, is_worth_measuring),
-        )
+        best = most_per_second(values, gains, seconds, is_worth_measuring)
+        leaders = {own.leader for own in assessments} - {None, *np.flatnonzero(~can_gain).tolist()}
+        most_valuable = max(leaders, key=posterior.log_speed.__getitem__, default=best)
         chosen = next(iter(repeats), most_valuable)
         is_worth_measuring[repeats] = True
         return Decisions(
@@ -206,8 +204,10 @@ class _Deciding:
         """Whether a candidate can be the result of any query, shape (candidates,)."""
         return np.asarray(np.any([query.candidates for query in self.queries], axis=0))
 
-    def _assess(self, posterior: Posterior, query: BudgetQuery, can_run: Mask) -> _Assessment:
-        """The result to one query so far, and the gain that each candidate could still bring."""
+    def _assess(
+        self, posterior: Posterior, query: BudgetQuery, can_run: Mask, in_time: Mask
+    ) -> _Assessment:
+        """The result to one query so far, each candidate's gain, and a leader that ends in time."""
         fits = probability_to_fit(posterior, query.within_bytes)
         measured = query.among(self.state.measured)
         # A running candidate counts as measured, with its expected speed.
@@ -235,7 +235,7 @@ class _Deciding:
             gains=np.zeros(len(gains)) if is_settled else gains,
             values=np.zeros(len(gains)) if is_settled else remaining.values,
             fits=fits,
-            leader=self._leader(posterior, query, incumbent, can_run),
+            leader=self._leader(posterior, query, incumbent, in_time),
         )
 
     def _leader(

@@ -116,3 +116,32 @@ def test_search_begins_with_the_fastest_by_forecast_that_fits_each_budget():
             nbytes[own.trial_id] = sizes[str(own.choices["loss"])] * float(GIB)
         search.tell(make_record(spec, sizes[loss] * GIB, speeds[loss]))
     assert asked == [("plain", "auto"), ("liger", "auto"), ("cce", "auto")]
+
+
+@pytest.mark.parametrize(("slot_seconds", "second"), [(900.0, "inductor"), (30.0, "none")])
+def test_leader_by_forecast_is_the_fastest_that_ends_in_time(slot_seconds, second):
+    rows = SyntheticData(
+        sequence_length=64, lengths=RowLengthDistribution(distribution="lognormal", mean=30.0)
+    )
+    specs = [
+        replace(own, data=DataSpec(synthetic=rows), measure=MeasureSpec(steps=5))
+        for own in grid_of(loss=("plain", "liger"), compile=("none", "inductor"))
+    ]
+    seconds: dict[str, float] = {}
+    search = BestSearch(
+        specs,
+        budgets=[24 * GIB],
+        baseline={"loss": "plain", "compile": "none", "micro_batch": 4, "accumulation": 1},
+        predicted_seconds=seconds,
+        priors=shipped_priors(),
+        slot_seconds=slot_seconds,
+    )
+    first = search.ask()
+    assert first is not None
+    for own in specs:
+        is_compiled, is_liger = own.choices["compile"] != "none", own.choices["loss"] == "liger"
+        seconds[own.trial_id] = 0.1 - 0.05 * is_compiled - 0.02 * is_liger
+    search.tell(make_record(first, 20 * GIB, 10.0))
+    spec = search.ask()
+    assert spec is not None
+    assert (spec.choices["loss"], spec.choices["compile"]) == ("liger", second)
