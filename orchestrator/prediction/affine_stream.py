@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -131,6 +132,43 @@ def micro_batches_between(
     first = between(low[0], high[0], samples)
     later = between(low[1], high[1], samples) if low[1] and high[1] else None
     return None if first is None or (has_later and later is None) else (first, later)
+
+
+class Interpolation:
+    """Micro-batches between others, each interpolated once."""
+
+    def __init__(self, sizes: Sequence[int], traced: Callable[[int], MicroBatches]) -> None:
+        """``sizes``: in ascending order; the first and the last are traced."""
+        self._sizes = sizes[1:-1]
+        self._traced = traced
+        self._found: dict[int, MicroBatches | None] = {}
+        self._ends = {sizes[0], sizes[-1]}
+        """What is interpolated between: the smallest, the largest, and any between whose trace was
+        another, as where the last tile of a loss is smaller than a whole one."""
+        self._compared: set[tuple[int, int]] = set()
+        """Pairs of ends between which a trace was as interpolated."""
+
+    def at(self, samples: int) -> MicroBatches | None:
+        """None if this micro-batch is to be traced."""
+        if samples in self._sizes and samples not in self._found:
+            self._found[samples] = self._interpolated(samples)
+        return self._found.get(samples)
+
+    def _interpolated(self, samples: int) -> MicroBatches | None:
+        """Ends whose kernels differ are compared with a trace."""
+        ends = (
+            max(own for own in self._ends if own <= samples),
+            min(own for own in self._ends if own >= samples),
+        )
+        low, high = map(self._traced, ends)
+        found = micro_batches_between(low, high, samples)
+        if low[0].work.eager.has_kernels_of(high[0].work.eager) or ends in self._compared:
+            return found
+        if found == self._traced(samples):
+            self._compared.add(ends)
+            return found
+        self._ends.add(samples)
+        return None
 
 
 def _between_events(low: Event, high: Event, position: float) -> Event | None:

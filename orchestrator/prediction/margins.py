@@ -55,8 +55,8 @@ _MARGINS = (
     Margin(
         applies=lambda spec, _: runs_trl(spec),
         share=_UNCOMPARED,
-        note="loop: TRL's own code was traced, and never compared with a GPU, so the interval is "
-        "wider",
+        note="loop: TRL's own code was traced, and compared with few trials on a GPU, so the "
+        "interval is wider",
     ),
     Margin(
         applies=_is_other_adapter,

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from jobs.spec import TrialSpec
 from orchestrator.prediction.affine_stream import (
     NEEDS_AMPERE,
+    Interpolation,
     MicroBatches,
     Stream,
-    micro_batches_between,
 )
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.intervals import Replayed, predicted
@@ -43,8 +43,8 @@ if TYPE_CHECKING:
     from orchestrator.prediction.tracing.known_results import KnownResults
 
 _MOST_TILED = 32
-"""The largest micro-batch that others are interpolated to if TRL computes the loss: it does so in
-tiles, and those of a thousand rows take many times as long to trace as all layers."""
+"""Others are interpolated to this micro-batch at most if TRL computes the loss: in tiles, of which
+those of a thousand rows take many times as long to trace as all layers."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +84,8 @@ class ModelGroup:
     def __init__(
         self, trials: Sequence[TrialSpec], step: FakeStep, gpu: Gpu, shared: Shared
     ) -> None:
-        self.step = step
+        self.step, self.shared = step, shared
         self._gpu = gpu
-        self.shared = shared
         self._sized = SizedStreams(gpu)
         self._accumulates = any(trial.accumulation > 1 for trial in trials)
         sizes = sorted({trial.micro_batch for trial in trials})
@@ -96,12 +95,8 @@ class ModelGroup:
         """Micro-batches whose memory is affine in the size: a single sample has another layout."""
         self._traces: dict[tuple[bool, tuple[tuple[int, ...], ...]], MicroBatches] = {}
         """Whether a batch is padded, and its shapes -> its streams."""
-        self._between: dict[int, MicroBatches | None] = {}  # those of an interpolated micro-batch
-        self._ends = {self.affine[0], self.affine[-1]}
-        """Micro-batches to interpolate between: the smallest, the largest, and any between whose
-        trace was another, as where the last tile of a loss is smaller than a whole one."""
-        self._compared: set[tuple[int, int]] = set()
-        """Pairs of ends between which a trace was as interpolated."""
+        worst = self.step.batches.worst
+        self._between = Interpolation(self.affine, lambda size: self._traced(worst(size), size))
         self._steps: dict[tuple[object, ...], StepWork] = {}
         self._predicted: dict[tuple[str, int, int, float], Prediction] = {}
         """Optimizer step, micro-batch, accumulation and kept share -> that of such trials."""
@@ -111,8 +106,7 @@ class ModelGroup:
         """The trial's memory and, where it is known, what a step runs."""
         found = self.memory(spec)
         # DeepSpeed on one GPU is for states on the host, whose time is not known.
-        is_known = spec.world_size > 1 or spec.settings.deepspeed is None
-        if found.device is None or not is_known:
+        if found.device is None or (spec.world_size == 1 and spec.settings.deepspeed is not None):
             return found
         with suppress(ValueError):  # what a step runs may not be known
             return replace(found, step=self.step_work(spec))
@@ -291,30 +285,10 @@ class ModelGroup:
     def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
         """A micro-batch, interpolated between two others if it can be."""
         # For batches of unequal length, memory is not an affine function of the size.
-        batches = self.step.batches
-        is_affine = batches.lengths is None and not batches.joins_rows
-        if is_affine and samples in self.affine[1:-1]:
-            if samples not in self._between:
-                self._between[samples] = self._interpolated(samples)
-            if interpolated := self._between[samples]:
-                return interpolated
+        is_affine = self.step.batches.lengths is None and not self.step.batches.joins_rows
+        if is_affine and (interpolated := self._between.at(samples)):
+            return interpolated
         return self._traced(batch, samples)
-
-    def _interpolated(self, samples: int) -> MicroBatches | None:
-        """None if it is traced instead. Ends whose kernels differ are compared with a trace."""
-        ends = (
-            max(own for own in self._ends if own <= samples),
-            min(own for own in self._ends if own >= samples),
-        )
-        low, high = (self._traced(self.step.batches.worst(end), end) for end in ends)
-        found = micro_batches_between(low, high, samples)
-        if low[0].work.eager.has_kernels_of(high[0].work.eager) or ends in self._compared:
-            return found
-        if found == self._traced(self.step.batches.worst(samples), samples):
-            self._compared.add(ends)
-            return found
-        self._ends.add(samples)
-        return None
 
     def _traced(self, batch: BatchShapes, samples: int) -> MicroBatches:
         shapes = tuple(tuple(getattr(own, "shape", ())) for own in batch.tensors.values())

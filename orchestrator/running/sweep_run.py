@@ -14,7 +14,8 @@ from jobs.spec import TrialSpec
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.prediction.estimator import quick_predictions
-from orchestrator.prediction.tune.tune_forecast import Sets, largest_that_fit, worth_tracing
+from orchestrator.prediction.tune.tune_forecast import largest_that_fit
+from orchestrator.prediction.tune.worth_tracing import Sets, worth_tracing
 from orchestrator.prediction.unsupported import runs_trl
 from orchestrator.running.background_prediction import BackgroundPredictor
 from orchestrator.running.close_reason import CloseReason

@@ -2,4 +2,5 @@
 
 compiled_memory.py  the activations that a compiler saves of these layers
 tune_forecast.py    the fastest configurations of tune's space
+worth_tracing.py    which ways to run a model are traced for it
 """

@@ -8,17 +8,12 @@ from __future__ import annotations
 
 import bisect
 import itertools
-import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 
 from jobs.spec import TrainingRecipe, TrialSpec
-from jobs.techniques import BATCH_AXES
-from jobs.techniques.axes.precision import PRECISION
-from jobs.techniques.axes.sharding import SHARDING
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.estimator import (
     Watch,
@@ -34,13 +29,9 @@ from orchestrator.prediction.prediction import Prediction, figure
 from orchestrator.prediction.time.operations import StepWork
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import StepTime
-from orchestrator.prediction.time.step_work import update_key
 from orchestrator.prediction.tune.compiled_memory import CompiledMemory
+from orchestrator.prediction.tune.worth_tracing import Sets, techniques, worth_tracing
 
-MOST_TRACES = 10
-"""Ways to run a model that are traced; each takes a second or two."""
-_FASTEST_FORMATS = ("bf16", "fp16")
-"""Of other number formats than the user's, the first that the space has is traced."""
 _FURTHEST = 4
 """So many times the largest micro-batch that is known to fit is the next that is asked for."""
 _TIMED_SIZES = 3
@@ -53,7 +44,7 @@ class Candidate:
 
     spec: TrialSpec
     device_bytes: int
-    """Upper end of what NVML would see; the likely figure of compiled code."""
+    """Upper end of what NVML would see; the likely figure of compiled code, or of all."""
     is_of_longest: bool = False
     """Whether that is of the longest of rows of unequal length alone."""
     step: StepWork
@@ -96,7 +87,7 @@ class SpaceForecast:
                 own = _of_epoch(own, gpu, self.shared)
                 added[trace] = own.device_bytes / longest
             if longest * added.get(trace, 1.0) <= memory_bytes:
-                found.setdefault(_techniques(own.spec), own)
+                found.setdefault(techniques(own.spec), own)
         return list(found.values())
 
 
@@ -122,34 +113,9 @@ def forecast_space(
         fitting=fitting,
         recipe=trials[0].training_recipe,
         sets=number,
-        left_out=len(set(map(_techniques, trials))) - number,
+        left_out=len(set(map(techniques, trials))) - number,
         shared=shared,
     )
-
-
-Sets = list[list[TrialSpec]]
-"""Sets of techniques that share a trace: the micro-batches of each, the smallest first."""
-
-
-def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
-    """Of each way to share a training between GPUs, in turn: the sets of the trace that changes the
-    least, of the one that trains most differently, and of the one that most sets share. The user's
-    own trace is the first of all."""
-    own_format = trials[0].choices.get(PRECISION.name)
-    formats = {spec.choices.get(PRECISION.name) for spec in trials}
-    fastest = next((own for own in _FASTEST_FORMATS if own in formats), own_format)
-    by_set: dict[str, list[TrialSpec]] = {}
-    for spec in trials:
-        if spec.choices.get(PRECISION.name) in (own_format, fastest):
-            by_set.setdefault(_techniques(spec), []).append(spec)
-    by_sharding: dict[object, list[Distinct]] = {}
-    for distinct in _by_trace(by_set.values()).values():
-        sharding = _first(distinct).choices.get(SHARDING.name)
-        by_sharding.setdefault(sharding, []).append(distinct)
-    most = MOST_TRACES if len(by_sharding) == 1 else MOST_TRACES // 2
-    recipe = trials[0].training_recipe
-    chosen = (_in_turn(traces, recipe)[:most] for traces in by_sharding.values())
-    return [list(distinct.values()) for distinct in itertools.chain(*chosen)]
 
 
 def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Prediction]:
@@ -159,7 +125,8 @@ def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Predi
     asked = [(gpu, budget) for budget in budgets or (gpu.total_bytes,)]
     shared = Shared()
     with quiet_libraries():
-        answers = list(_of_trace(sets, asked, shared))
+        # A trial may show that the upper end of a forecast is too high.
+        answers = list(_of_trace(sets, asked, shared, is_likely=True))
         found = {own.spec.trial_id: own for of_set in answers for fits in of_set for own in fits}
         if not found:
             return []
@@ -167,7 +134,8 @@ def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Predi
         fastest = min(
             found.values(), key=lambda own: (traceable(own.spec).is_compiled, _seconds(own))
         )
-        added = _of_epoch(fastest, gpu, shared).device_bytes / fastest.device_bytes
+        epoch = _of_epoch(fastest, gpu, shared, is_likely=True)
+        added = epoch.device_bytes / fastest.device_bytes
     return [_as_prediction(own, added) for own in found.values()]
 
 
@@ -182,53 +150,14 @@ def _as_prediction(own: Candidate, added: float) -> Prediction:
     return Prediction(trial_id=own.spec.trial_id, choices=choices, device=device, step=own.step)
 
 
-Distinct = dict[tuple[str, TrainingRecipe], list[TrialSpec]]
-"""The sets of a trace: what its forecast depends on -> the first set, the smallest size first."""
-
-
-def _by_trace(sets: Iterable[list[TrialSpec]]) -> dict[str, Distinct]:
-    """The sets that can be forecast, by what their traces depend on."""
-    found: dict[str, Distinct] = {}
-    for specs in sets:
-        specs.sort(key=lambda own: own.micro_batch)
-        simpler = traceable(specs[0])
-        # A compiler of a whole model may choose attention that keeps all scores: no trace shows it.
-        if simpler.only_compile and simpler.only_save:
-            # Sets of other recipes have answers of their own.
-            key = forecast_key(specs[0]), specs[0].training_recipe
-            found.setdefault(model_key(simpler.spec), {}).setdefault(key, specs)
-    return found
-
-
-def _in_turn(traces: list[Distinct], recipe: TrainingRecipe) -> list[Distinct]:
-    own = _first(traces[0])
-    by_sets = sorted(traces[1:], key=len, reverse=True)
-    nearest = sorted(by_sets, key=lambda distinct: _changes(own, _first(distinct)))
-    by_recipe = sorted(by_sets, key=partial(_differences, recipe), reverse=True)
-    in_turn = itertools.chain(traces[:1], *zip(nearest, by_recipe, by_sets, strict=True))
-    return [*{id(distinct): distinct for distinct in in_turn}.values()]
-
-
-def _changes(own: TrialSpec, other: TrialSpec) -> int:
-    """How many choices differ."""
-    return sum(other.choices.get(axis) != value for axis, value in own.choices.items())
-
-
-def _first(distinct: Distinct) -> TrialSpec:
-    return next(iter(distinct.values()))[0]
-
-
-def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
-    """How many choices the set that trains most differently changes."""
-    return max(len(own.choices ^ recipe.choices) for _, own in distinct)
-
-
-def _of_trace(sets: Sets, asked: Asked, shared: Shared) -> Iterator[list[list[Candidate]]]:
+def _of_trace(
+    sets: Sets, asked: Asked, shared: Shared, *, is_likely: bool = False
+) -> Iterator[list[list[Candidate]]]:
     """Of each set the largest micro-batches that fit, for each memory. Raises what a trace does."""
     simpler = [traceable(spec).spec for spec in itertools.chain(*sets)]
     with traced_step(simpler[0], asked[0][0], shared) as step:
         group = longest_rows_group(simpler, step, asked[0][0], shared)
-        traced = TracedSets(group, CompiledMemory(group))
+        traced = TracedSets(group, CompiledMemory(group), is_likely)
         for specs in sets:
             yield [traced.fitting(specs, *own) for own in asked]
 
@@ -239,6 +168,8 @@ class TracedSets:
 
     group: ModelGroup
     compiled: CompiledMemory
+    is_likely: bool = False
+    """Whether memory is the likely figure in any case."""
 
     def fitting(self, specs: Sequence[TrialSpec], gpu: Gpu, memory_bytes: int) -> list[Candidate]:
         """The largest micro-batches of a set that fit, of which one is the fastest. ``specs``: the
@@ -275,7 +206,7 @@ class TracedSets:
         device = self.group.memory(simpler.spec, kept=kept).device
         if device is None:
             return sys.maxsize
-        return device.bytes if kept else device.most
+        return device.bytes if kept or self.is_likely else device.most
 
 
 def _how_many_fit(
@@ -311,23 +242,11 @@ def _how_many_fit(
     return fits
 
 
-def _of_epoch(own: Candidate, gpu: Gpu, shared: Shared) -> Candidate:
+def _of_epoch(own: Candidate, gpu: Gpu, shared: Shared, *, is_likely: bool = False) -> Candidate:
     """The candidate, whose memory is that of an epoch of all rows."""
     simpler = traceable(own.spec).spec
     with quiet_libraries(), traced_step(simpler, gpu, shared) as step:
         group = ModelGroup([simpler], step, gpu, shared)
-        device_bytes = TracedSets(group, CompiledMemory(group)).device_bytes(own.spec)
+        traced = TracedSets(group, CompiledMemory(group), is_likely)
+        device_bytes = traced.device_bytes(own.spec)
     return replace(own, device_bytes=device_bytes, is_of_longest=False)
-
-
-def _techniques(spec: TrialSpec) -> str:
-    return json.dumps({axis: own for axis, own in spec.choices.items() if axis not in BATCH_AXES})
-
-
-def forecast_key(spec: TrialSpec) -> str:
-    """Equal for sets that have the same forecast."""
-    simpler = traceable(spec)
-    budget = str(spec.settings.hooks.get("partitioner"))
-    tf32 = bool(spec.settings.training_arguments.get("tf32"))
-    key = [model_key(simpler.spec), update_key(simpler.spec), simpler.is_compiled, tf32, budget]
-    return json.dumps(key)

@@ -158,8 +158,7 @@ class _Deciding:
         can_run &= ~state.loaders.wait_for_a_twin(posterior.log_speed, can_run, state.measured)
         expected = state.seconds(posterior)
         seconds = np.maximum(expected, state.failures.late_seconds())
-        left = self._seconds_left(seconds)
-        in_time = can_run & (seconds <= left)
+        in_time = can_run & (seconds <= (left := self._seconds_left(seconds)))
         assessments = [self._assess(posterior, query, can_run, in_time) for query in self.queries]
         # One trial can improve several results, so its gains add up.
         gains = np.sum([assessment.gains for assessment in assessments], axis=0)
@@ -172,7 +171,7 @@ class _Deciding:
         repeats = [index for index in state.measured if self.is_open[index]]
         best = most_per_second(values, gains, seconds, is_worth_measuring)
         leaders = {own.leader for own in assessments} - {None, *np.flatnonzero(~can_gain).tolist()}
-        most_valuable = max(leaders, key=posterior.log_speed.__getitem__, default=best)
+        most_valuable = max(leaders, key=state.forecast_log_speed.__getitem__, default=best)
         chosen = next(iter(repeats), most_valuable)
         is_worth_measuring[repeats] = True
         return Decisions(
@@ -241,8 +240,9 @@ class _Deciding:
     def _leader(
         self, posterior: Posterior, query: BudgetQuery, incumbent: int | None, can_run: Mask
     ) -> int | None:
-        forecast = query.among(np.flatnonzero(self.state.is_forecast & can_run).tolist())
-        first = fastest_of(posterior, forecast, query.within_bytes)
+        forecast = self.state.forecast_log_speed
+        known = query.among(np.flatnonzero(np.isfinite(forecast) & can_run).tolist())
+        first = fastest_of(replace(posterior, log_speed=forecast), known, query.within_bytes)
         if first is None or incumbent is None:
             return first
         least = posterior.log_speed[incumbent] + self.stopping.regret

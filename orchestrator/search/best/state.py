@@ -47,8 +47,8 @@ class SearchState:
         """Candidate -> its measurement; only candidates with a trial that ended ok."""
         self.device_bytes = 0
         """Memory of the GPU; 0 without a GPU, and before the first record."""
-        self.is_forecast: Mask = np.zeros(len(candidates), bool)
-        """Whether the time of a candidate's rows of unequal length was forecast, (candidates,)."""
+        self.forecast_log_speed = np.full(len(candidates), -math.inf)
+        """Of rows of unequal length, by the candidate's own forecast; -inf without one."""
         self.slot_seconds = 0.0
         """Slot time of all trials so far."""
         self._is_current = False
@@ -59,7 +59,8 @@ class SearchState:
         self._read_count = 0
         """Number of forecasts of times when they were last read."""
         self._sizes = prior_of_time.sizes
-        self._samples = np.array([own.samples for own in candidates], float)
+        self._blocks = np.array([own.samples for own in candidates], float)
+        """Samples of a pass of each candidate, but blocks of packed ones, (candidates,)."""
         self._times = CostModel(prior_of_time)
         self._sharding = ShardingForecast(candidates, predicted_seconds, priors)
         self._memory = MemoryModel(candidates, predicted_bytes, priors)
@@ -122,8 +123,16 @@ class SearchState:
             return
         known = dict(self._predicted_seconds)
         ids = [own.trial_ids[0] for own in self.candidates]
-        self._times.expect({row: known[own] for row, own in enumerate(ids) if own in known})
-        self.is_forecast = np.array([own in known for own in ids], bool)
+        rows = self._costs.rows_of_a_sample()
+        self._times.expect(
+            {at: known[own] * rows[at] for at, own in enumerate(ids) if own in known}
+        )
+        self.forecast_log_speed = -np.log([known.get(own, math.inf) for own in ids])
+
+    @property
+    def _samples(self) -> Array:
+        """Rows of a pass of each candidate, shape (candidates,)."""
+        return self._blocks * self._costs.rows_of_a_sample()
 
     @property
     def too_large(self) -> Mask:

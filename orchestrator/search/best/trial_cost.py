@@ -87,10 +87,13 @@ class TrialCost:
         besides = self._usual() + self._overheads @ scales + self._to_build()
         return np.asarray(besides + self._step_seconds(speeds))
 
+    def rows_of_a_sample(self) -> Array:
+        """Rows of the data in a sample, more than one in a packed block, shape (candidates,)."""
+        return np.where(self._is_packed, self._rows_per_block, 1.0)
+
     def _step_seconds(self, speeds: Array | float) -> Array:
         """Seconds of all steps of a trial, shape (candidates,)."""
-        rows = np.where(self._is_packed, self._rows_per_block, 1.0)
-        return np.asarray(self._samples * rows / speeds)
+        return np.asarray(self._samples * self.rows_of_a_sample() / speeds)
 
     def _scale(self, number: int) -> float:
         """Measured overhead of a slow technique / expected overhead."""

@@ -44,17 +44,16 @@ class CostPrior:
         """Expect of times what was forecast: candidate -> seconds of a sample. What is recorded of
         techniques is then only a correction: a curve without a forecast differs as recorded from
         the curve with one that shares the most of its choices."""
-        largest: dict[int, tuple[float, float]] = {}
-        """Curve -> the largest forecast micro-batch, and the logarithm of its time per sample."""
+        least: dict[int, float] = {}
+        """Curve -> the logarithm of its least forecast time per sample."""
         for index, forecast in seconds.items():
-            own = (self.sizes[index], math.log(forecast))
             curve = int(self.curves.curve_of[index])
-            largest[curve] = max(largest.get(curve, own), own)
-        if not largest:
+            least[curve] = min(least.get(curve, math.inf), math.log(forecast))
+        if not least:
             return
-        known = np.array(list(largest), int)
+        known = np.array(list(least), int)
         recorded = self.curves.log_effects[-1]
-        residual = np.array([cost for _, cost in largest.values()]) - recorded[known]
+        residual = np.array(list(least.values())) - recorded[known]
         differing = self.curves.differing(np.arange(self.curves.count)[:, None], known)
         self.effects[1:] = recorded + residual[differing.argmin(axis=1)]
 

@@ -18,7 +18,7 @@ from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.time.operations import Operation, StepWork, Work
 from orchestrator.prediction.time.ranks_time import time_of
-from orchestrator.prediction.tune import tune_forecast
+from orchestrator.prediction.tune import tune_forecast, worth_tracing
 from orchestrator.prediction.tune.compiled_memory import CompiledMemory
 from orchestrator.prediction.tune.tune_forecast import SpaceForecast, TracedSets
 from orchestrator.units import GIB
@@ -32,7 +32,7 @@ H200 = load_gpu("h200")
 class _Traces(TracedSets):
     """Of a model that takes a GiB and ``tflop`` operations a sample."""
 
-    tflop: float
+    tflop: float = 1.0
 
     def step(self, spec):
         flop = int(self.tflop * 1e12 * spec.micro_batch)
@@ -53,7 +53,7 @@ def _fastest(tflops, gib, recipe=None):
         choices = {"optimizer": optimizer}
         specs = [build_tiny_spec({**choices, "micro_batch": size}) for size in (1, 2, 4, 8, 16)]
         specs = [replace(own, training_recipe=TrainingRecipe.of(recipe or {})) for own in specs]
-        found = _Traces(EQUAL, None, tflop).fitting(specs, H200, int(gib * GIB))
+        found = _Traces(EQUAL, None, tflop=tflop).fitting(specs, H200, int(gib * GIB))
         fastest += [max(found, key=lambda own: own.spec.micro_batch)] if found else []
     return fastest
 
@@ -132,7 +132,7 @@ def test_what_trains_differently_has_an_answer_of_its_own():
 
 def test_traces_include_what_trains_most_differently(tmp_path, monkeypatch):
     traced = []
-    monkeypatch.setattr(tune_forecast, "MOST_TRACES", 3)
+    monkeypatch.setattr(worth_tracing, "MOST_TRACES", 3)
     monkeypatch.setattr(tune_forecast, "_of_trace", lambda sets, *_: traced.append(sets) or [])
     text = """
 model: {task: causal-lm, architecture: llama, config: {hidden_size: 64, num_attention_heads: 4,

@@ -77,8 +77,8 @@ def test_forecast_times_are_expected_of_curves_and_of_those_that_are_like_them()
     axes = {"attention": ["sdpa", "eager"], "loss": ["plain", "chunked"], "micro_batch": [4, 16]}
     times = model(is_time=True, **axes)
     candidates = list(itertools.product(*axes.values()))
-    # With the chunked loss a step takes half the time. One of the attentions has a forecast.
-    forecast = {("plain", 4): 1.0, ("plain", 16): 4.0, ("chunked", 4): 0.9, ("chunked", 16): 2.0}
+    # With the chunked loss a sample takes half the time. One of the attentions has a forecast.
+    forecast = {("plain", 4): 0.6, ("plain", 16): 0.5, ("chunked", 4): 0.4, ("chunked", 16): 0.25}
     times.expect({candidates.index(("sdpa", *own)): seconds for own, seconds in forecast.items()})
     times.observe(candidates.index(("sdpa", "plain", 16)), Observation(cost=8.0))
     times.learn()

@@ -1,0 +1,97 @@
+"""Which ways to run a model, of all that ``tune`` may try, are traced for its forecasts."""
+
+import itertools
+import json
+from collections.abc import Iterable, Sequence
+from functools import partial
+
+from jobs.spec import TrainingRecipe, TrialSpec
+from jobs.techniques import BATCH_AXES
+from jobs.techniques.axes.precision import PRECISION
+from jobs.techniques.axes.sharding import SHARDING
+from orchestrator.prediction.bounds import traceable
+from orchestrator.prediction.estimator import model_key
+from orchestrator.prediction.time.step_work import update_key
+
+MOST_TRACES = 10
+"""Ways to run a model that are traced; each takes a second or two."""
+_FASTEST_FORMATS = ("bf16", "fp16")
+"""Of other number formats than the user's, the first that the space has is traced."""
+
+Sets = list[list[TrialSpec]]
+"""Sets of techniques that share a trace: the micro-batches of each, the smallest first."""
+
+
+def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
+    """Of each way to share a training between GPUs, in turn: the sets of the trace that changes the
+    least, of the one that trains most differently, and of the one that most sets share. The user's
+    own trace is the first of all."""
+    own_format = trials[0].choices.get(PRECISION.name)
+    formats = {spec.choices.get(PRECISION.name) for spec in trials}
+    fastest = next((own for own in _FASTEST_FORMATS if own in formats), own_format)
+    by_set: dict[str, list[TrialSpec]] = {}
+    for spec in trials:
+        if spec.choices.get(PRECISION.name) in (own_format, fastest):
+            by_set.setdefault(techniques(spec), []).append(spec)
+    by_sharding: dict[object, list[Distinct]] = {}
+    for distinct in _by_trace(by_set.values()).values():
+        sharding = _first(distinct).choices.get(SHARDING.name)
+        by_sharding.setdefault(sharding, []).append(distinct)
+    most = MOST_TRACES if len(by_sharding) == 1 else MOST_TRACES // 2
+    recipe = trials[0].training_recipe
+    chosen = (_in_turn(traces, recipe)[:most] for traces in by_sharding.values())
+    return [list(distinct.values()) for distinct in itertools.chain(*chosen)]
+
+
+Distinct = dict[tuple[str, TrainingRecipe], list[TrialSpec]]
+"""The sets of a trace: what its forecast depends on -> the first set, the smallest size first."""
+
+
+def _by_trace(sets: Iterable[list[TrialSpec]]) -> dict[str, Distinct]:
+    """The sets that can be forecast, by what their traces depend on."""
+    found: dict[str, Distinct] = {}
+    for specs in sets:
+        specs.sort(key=lambda own: own.micro_batch)
+        simpler = traceable(specs[0])
+        # A compiler of a whole model may choose attention that keeps all scores: no trace shows it.
+        if simpler.only_compile and simpler.only_save:
+            # Sets of other recipes have answers of their own.
+            key = forecast_key(specs[0]), specs[0].training_recipe
+            found.setdefault(model_key(simpler.spec), {}).setdefault(key, specs)
+    return found
+
+
+def _in_turn(traces: list[Distinct], recipe: TrainingRecipe) -> list[Distinct]:
+    own = _first(traces[0])
+    by_sets = sorted(traces[1:], key=len, reverse=True)
+    nearest = sorted(by_sets, key=lambda distinct: _changes(own, _first(distinct)))
+    by_recipe = sorted(by_sets, key=partial(_differences, recipe), reverse=True)
+    in_turn = itertools.chain(traces[:1], *zip(nearest, by_recipe, by_sets, strict=True))
+    return [*{id(distinct): distinct for distinct in in_turn}.values()]
+
+
+def _changes(own: TrialSpec, other: TrialSpec) -> int:
+    """How many choices differ."""
+    return sum(other.choices.get(axis) != value for axis, value in own.choices.items())
+
+
+def _first(distinct: Distinct) -> TrialSpec:
+    return next(iter(distinct.values()))[0]
+
+
+def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
+    """How many choices the set that trains most differently changes."""
+    return max(len(own.choices ^ recipe.choices) for _, own in distinct)
+
+
+def techniques(spec: TrialSpec) -> str:
+    return json.dumps({axis: own for axis, own in spec.choices.items() if axis not in BATCH_AXES})
+
+
+def forecast_key(spec: TrialSpec) -> str:
+    """Equal for sets that have the same forecast."""
+    simpler = traceable(spec)
+    budget = str(spec.settings.hooks.get("partitioner"))
+    tf32 = bool(spec.settings.training_arguments.get("tf32"))
+    key = [model_key(simpler.spec), update_key(simpler.spec), simpler.is_compiled, tf32, budget]
+    return json.dumps(key)
