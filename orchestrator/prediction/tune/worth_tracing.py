@@ -14,7 +14,7 @@ from orchestrator.prediction.estimator import model_key
 from orchestrator.prediction.time.step_work import update_key
 
 MOST_TRACES = 10
-"""Ways to run a model that are traced; each takes a second or two."""
+"""Ways to run a model that are traced; each takes seconds."""
 _FASTEST_FORMATS = ("bf16", "fp16")
 """Of other number formats than the user's, the first that the space has is traced."""
 

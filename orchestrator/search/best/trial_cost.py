@@ -60,15 +60,16 @@ class TrialCost:
         hooks = [hook_name(own.trials[0], "batching") for own in candidates]
         self._is_packed: Mask = np.array(hooks) == "packed_whole_rows"
         """Whether a candidate's micro-batch counts blocks of rows, shape (candidates,)."""
-        self._rows_per_block = 1.0
-        """By the last trial: the data are the same for all."""
+        self._rows_per_block = 0.0
+        """By the first trial that tells, for all trials, so that their times stay comparable."""
 
     def note(self, index: int, record: TrialRecord) -> None:
         """Learn the overhead of a trial; a trial without a speed is ignored."""
         speed = record.measurements.get("samples_per_second")
         if not speed or not record.slot_seconds:
             return
-        if tokens := record.measurements.get("real_tokens_per_second"):
+        tokens = record.measurements.get("real_tokens_per_second")
+        if tokens and not self._rows_per_block:
             self._rows_per_block = max(1.0, record.spec.data.tokens * speed / tokens)
         of_steps = self._step_seconds(speed)[index]
         besides = max(_LEAST_SECONDS, record.slot_seconds - of_steps)
@@ -89,7 +90,7 @@ class TrialCost:
 
     def rows_of_a_sample(self) -> Array:
         """Rows of the data in a sample, more than one in a packed block, shape (candidates,)."""
-        return np.where(self._is_packed, self._rows_per_block, 1.0)
+        return np.where(self._is_packed, self._rows_per_block or 1.0, 1.0)
 
     def _step_seconds(self, speeds: Array | float) -> Array:
         """Seconds of all steps of a trial, shape (candidates,)."""

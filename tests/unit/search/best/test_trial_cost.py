@@ -126,6 +126,9 @@ def test_trial_cost_of_packed_rows_learns_from_any_trial_how_many_are_in_a_block
     tokens = {"real_tokens_per_second": SPEED * EAGER.data.tokens / 5}
     record = took(EAGER, before[2])
     known.note(2, replace(record, measurements={**record.measurements, **tokens}))
+    # Later trials trained on other rows of the same data.
+    tokens["real_tokens_per_second"] *= 2
+    known.note(2, replace(record, measurements={**record.measurements, **tokens}))
     after = known.seconds(speeds)
     assert after[1] - before[1] == pytest.approx(steps * 0.4)
     assert after[2] == before[2]

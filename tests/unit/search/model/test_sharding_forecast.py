@@ -1,6 +1,7 @@
 """Forecasts of step times move the prior of the search: on several GPUs, and on unequal rows."""
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,14 @@ WAYS = ("fsdp2_full", "ddp", "zero2", "zero3")
 def spec(way: str, size: int = 4, **more: object) -> TrialSpec:
     choices = {"sharding": way, "micro_batch": size, "accumulation": 1, **more}
     return replace(make_spec(choices), world_size=2)
+
+
+def unequal(grid: Iterable[TrialSpec], *, is_ragged: bool = True) -> list[TrialSpec]:
+    """The trials of a grid, of five steps on rows of unequal length."""
+    lengths = RowLengthDistribution(distribution="lognormal", mean=30.0)
+    rows = SyntheticData(sequence_length=64, lengths=lengths if is_ragged else None)
+    data, measure = DataSpec(synthetic=rows), MeasureSpec(steps=5)
+    return [replace(own, data=data, measure=measure) for own in grid]
 
 
 def test_factor_of_a_way_is_the_median_over_pairs_that_differ_in_nothing_else():
@@ -60,12 +69,8 @@ def test_search_goes_on_with_the_way_that_is_forecast_to_be_fastest(fastest):
 
 @pytest.mark.parametrize("is_ragged", [True, False])
 def test_forecasts_of_other_techniques_count_on_rows_of_unequal_length(is_ragged):
-    lengths = RowLengthDistribution(distribution="lognormal", mean=30.0)
-    rows = SyntheticData(sequence_length=64, lengths=lengths if is_ragged else None)
     grid = grid_of(loss=("plain", "chunked"), attention=("auto", "eager"), micro_batch=(4,))
-    specs = [
-        replace(own, data=DataSpec(synthetic=rows), measure=MeasureSpec(steps=5)) for own in grid
-    ]
+    specs = unequal(grid, is_ragged=is_ragged)
     forecast: dict[str, float] = {}
     search = BestSearch(
         specs,
@@ -85,13 +90,8 @@ def test_forecasts_of_other_techniques_count_on_rows_of_unequal_length(is_ragged
 
 
 def test_search_begins_with_the_fastest_by_forecast_that_fits_each_budget():
-    rows = SyntheticData(
-        sequence_length=64, lengths=RowLengthDistribution(distribution="lognormal", mean=30.0)
-    )
-    grid = grid_of(loss=("plain", "chunked", "liger", "cce"), attention=("auto", "eager"))
-    specs = [
-        replace(own, data=DataSpec(synthetic=rows), measure=MeasureSpec(steps=5)) for own in grid
-    ]
+    losses = ("plain", "chunked", "liger", "cce")
+    specs = unequal(grid_of(loss=losses, attention=("auto", "eager")))
     speeds = {"plain": 40.0, "chunked": 80.0, "liger": 60.0, "cce": 50.0}
     sizes = {"plain": 30, "chunked": 50, "liger": 34, "cce": 20}
     forecast = [own for own in specs if own.choices["attention"] == "auto"]
@@ -120,13 +120,7 @@ def test_search_begins_with_the_fastest_by_forecast_that_fits_each_budget():
 
 @pytest.mark.parametrize(("slot_seconds", "second"), [(900.0, "inductor"), (30.0, "none")])
 def test_leader_by_forecast_is_the_fastest_that_ends_in_time(slot_seconds, second):
-    rows = SyntheticData(
-        sequence_length=64, lengths=RowLengthDistribution(distribution="lognormal", mean=30.0)
-    )
-    specs = [
-        replace(own, data=DataSpec(synthetic=rows), measure=MeasureSpec(steps=5))
-        for own in grid_of(loss=("plain", "liger"), compile=("none", "inductor"))
-    ]
+    specs = unequal(grid_of(loss=("plain", "liger"), compile=("none", "inductor")))
     seconds: dict[str, float] = {}
     search = BestSearch(
         specs,
