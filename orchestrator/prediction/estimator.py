@@ -130,13 +130,6 @@ def traced_step(spec: TrialSpec, gpu: Gpu, shared: Shared) -> Iterator[FakeStep]
         yield DeepStep(spec, gpu, shared.known)
 
 
-def quick_predictions(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
-    """Those of trials that share traces, in order. Of rows of unequal length the longest stand for
-    all, so no epoch is replayed."""
-    with quiet_libraries():
-        return _traced(trials, gpu, Shared(), longest_rows_group)[0]
-
-
 def longest_rows_group(
     trials: Sequence[TrialSpec], step: FakeStep, gpu: Gpu, shared: Shared
 ) -> ModelGroup:

@@ -13,10 +13,8 @@ from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.settings import SweepConfig
-from orchestrator.prediction.estimator import quick_predictions
 from orchestrator.prediction.tune.tune_forecast import largest_that_fit
 from orchestrator.prediction.tune.worth_tracing import Sets, worth_tracing
-from orchestrator.prediction.unsupported import runs_trl
 from orchestrator.running.background_prediction import BackgroundPredictor
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.early_start import Start
@@ -98,16 +96,15 @@ def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) 
 
 
 def _predictor(config: SweepConfig, trials: Sequence[TrialSpec]) -> BackgroundPredictor:
-    if not config.search.is_space:
+    is_recorded = not trials[0].may_be_ragged and all(spec.world_size == 1 for spec in trials)
+    if not config.search.is_space or is_recorded:
         return BackgroundPredictor()
-    if not trials[0].may_be_ragged or runs_trl(trials[0]):
-        # A space has hundreds of sets of techniques, so less exact predictions of many say more.
-        return BackgroundPredictor(quick_predictions)
 
     def of_gpu_model(chosen: Sequence[TrialSpec]) -> Sequence[Sets]:
         return worth_tracing(for_gpu_model(trials, chosen[0].gpu_model))
 
-    # A trace of unequal rows takes long, and the search begins with what is forecast to win.
+    # What is recorded of techniques says little of unequal rows and of several GPUs. Such a trace
+    # takes long, and the search begins with what is forecast to win.
     return BackgroundPredictor(partial(largest_that_fit, budgets=config.budgets), of_gpu_model)
 
 

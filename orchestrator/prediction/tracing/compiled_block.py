@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
+from unittest.mock import patch
 
 import torch
 from torch._functorch import config
@@ -21,13 +22,14 @@ from torch._guards import detect_fake_mode
 from torch._inductor.decomposition import select_decomp_table
 from torch._inductor.fx_passes.joint_graph import joint_graph_passes
 from torch._inductor.virtualized import V
+from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
 from jobs.techniques.axes.compile import repeated_blocks
 from orchestrator.prediction.tracing.batches import BatchShapes
 from orchestrator.prediction.tracing.cuda_attention import allowed_kernels
 from orchestrator.prediction.tracing.fake_step import FakeStep, autocast_dtype
-from orchestrator.prediction.unsupported import runs_liger
+from orchestrator.prediction.unsupported import is_fsdp
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,14 +104,16 @@ def compiled_block(
     finally:
         remove.remove()
     dtype = autocast_dtype(step.spec)
+    # Under FSDP2 the parameters are gathered in that format, and no operator converts them.
+    gathered, autocast = (dtype, None) if is_fsdp(step.spec) else (None, dtype)
     leaves, structure = pytree.tree_flatten(inputs[0])
     shapes = [(own.shape, own.dtype) if torch.is_tensor(own) else repr(own) for own in leaves]
     parameters = [(own.dtype, own.requires_grad) for own in blocks[0].parameters()]
-    setting = (dtype, allowed_kernels(step.spec), runs_liger(step.spec))
+    setting = (gathered, autocast, allowed_kernels(step.spec))
     key = repr((blocks[0], parameters, shapes, setting))
     if key not in known:
         with step.traced(is_recorded=False):
-            known[key] = _traced(blocks[0], leaves, structure, dtype)
+            known[key] = _traced(blocks[0], leaves, structure, gathered, autocast)
     return known[key]
 
 
@@ -117,18 +121,23 @@ def _traced(
     block: torch.nn.Module,
     leaves: Sequence[Any],
     structure: pytree.TreeSpec,
+    gathered: torch.dtype | None,
     autocast: torch.dtype | None,
 ) -> CompiledBlock:
-    """``leaves`` and ``structure`` are the arguments of a call of the block."""
+    """``leaves`` and ``structure`` are the arguments of a call of the block. ``gathered``: the
+    format of the parameters that the block's ranks share."""
     tensors = [own for own in leaves if torch.is_tensor(own)]
-    named = {**dict(block.named_parameters()), **dict(block.named_buffers())}
+    parameters = {name: _whole(own, gathered) for name, own in block.named_parameters()}
+    named = {**parameters, **dict(block.named_buffers())}
     found: dict[str, Any] = {}
 
     def call(held: Sequence[Any], values: Sequence[Any]) -> Any:
         given = iter(values)
         filled = [next(given) if torch.is_tensor(own) else own for own in leaves]
         args, kwargs = pytree.tree_unflatten(filled, structure)
-        with torch.autocast("cpu", autocast, enabled=autocast is not None):
+        # FSDP2 gathers the parameters in hooks, and these are whole.
+        unhooked = patch.multiple(block, _forward_pre_hooks={}, _forward_hooks={})
+        with unhooked, torch.autocast("cpu", autocast, enabled=autocast is not None):
             own = dict(zip(named, held, strict=True))
             return torch.func.functional_call(block, own, args, kwargs)
 
@@ -148,3 +157,10 @@ def _traced(
     with suppress(_IsTracedError):
         function([*named.values()], values)
     return CompiledBlock(parameters=len(named), **found)
+
+
+def _whole(own: torch.nn.Parameter, gathered: torch.dtype | None) -> torch.Tensor:
+    """A parameter that ranks share, as it is gathered; any other as it is."""
+    if not isinstance(own, DTensor):
+        return own
+    return torch.empty(own.shape, dtype=gathered or own.dtype, requires_grad=own.requires_grad)

@@ -19,7 +19,6 @@ from orchestrator.search.model.memory.memory_model import MemoryModel
 from orchestrator.search.model.observations import Observation
 from orchestrator.search.model.performance_model import Branch
 from orchestrator.search.model.posterior import CostModel
-from orchestrator.search.model.sharding_forecast import ShardingForecast
 
 _HOST_NOISE = 0.2
 """A host-bound micro-batch may be this much faster than a measured one, as a logarithm."""
@@ -48,7 +47,7 @@ class SearchState:
         self.device_bytes = 0
         """Memory of the GPU; 0 without a GPU, and before the first record."""
         self.forecast_log_speed = np.full(len(candidates), -math.inf)
-        """Of rows of unequal length, by the candidate's own forecast; -inf without one."""
+        """Of unequal rows or several GPUs, by the candidate's own forecast; -inf without one."""
         self.slot_seconds = 0.0
         """Slot time of all trials so far."""
         self._is_current = False
@@ -62,7 +61,6 @@ class SearchState:
         self._blocks = np.array([own.samples for own in candidates], float)
         """Samples of a pass of each candidate, but blocks of packed ones, (candidates,)."""
         self._times = CostModel(prior_of_time)
-        self._sharding = ShardingForecast(candidates, predicted_seconds, priors)
         self._memory = MemoryModel(candidates, predicted_bytes, priors)
         self._costs = TrialCost(candidates, priors)
         self.failures = Failures(candidates, priors)
@@ -115,17 +113,16 @@ class SearchState:
             return
         self._is_current = False
         self._read_count = len(self._predicted_seconds)
-        if (prior := self._sharding.new_prior()) is not None:
-            self._times = self._times.with_prior(prior)
-        # What is recorded of techniques is of equal rows. Of those it says more than forecasts: by
-        # replay, searches that began with forecasts took longer.
-        if not self.candidates[0].new_lengths:
+        # What is recorded of techniques is of equal rows on one GPU. Of those it says more than
+        # forecasts: by replay, searches that began with forecasts took longer.
+        if not self.candidates[0].new_lengths and (self._blocks == self._sizes).all():
             return
         known = dict(self._predicted_seconds)
         ids = [own.trial_ids[0] for own in self.candidates]
-        rows = self._costs.rows_of_a_sample()
+        # Costs are those of a pass, on all GPUs together.
+        samples = self._samples / self._sizes
         self._times.expect(
-            {at: known[own] * rows[at] for at, own in enumerate(ids) if own in known}
+            {at: known[own] * samples[at] for at, own in enumerate(ids) if own in known}
         )
         self.forecast_log_speed = -np.log([known.get(own, math.inf) for own in ids])
 

@@ -8,7 +8,6 @@ performance_model.py    the performance model of a cost
 parameter_fit.py        its most probable parameters
 curve_prior.py          the prior means and covariances of the parameters
 cost_prior.py           the prior covariance of the cost between candidates
-sharding_forecast.py    the prior of times anew, once step times on several GPUs are forecast
 posterior.py            the posterior of the cost
 error_scales.py         how wrong the model is: discrepancies of the model, noise, and outliers
 hyperparameters.py      the numbers that are chosen before any measurement

@@ -76,12 +76,6 @@ class CostModel:
         self.variance: Array = np.zeros(0)
         """Variance of these logarithms, without the noise of a trial, shape (candidates,)."""
 
-    def with_prior(self, prior: CostPrior) -> CostModel:
-        """A model of the same observations; ``learn`` then uses them."""
-        model = CostModel(prior)
-        model._observations |= self._observations
-        return model
-
     def expect(self, seconds: Mapping[int, float]) -> None:
         """Expect forecast seconds of a sample, by candidate. ``learn`` then uses it."""
         self._prior.expect(seconds)

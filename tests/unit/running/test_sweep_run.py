@@ -17,7 +17,6 @@ from orchestrator.planning.plan import Plan
 from orchestrator.planning.problems import ConfigError, Problem
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.tune_space.space import Goal
-from orchestrator.prediction.estimator import quick_predictions
 from orchestrator.running import sweep_run
 from orchestrator.running.early_start import CheckModel, Start
 from orchestrator.running.options import RunOptions
@@ -229,32 +228,33 @@ TUNED = """\
 model: {task: causal-lm, architecture: llama}
 data: {synthetic: {sequence_length: 64, samples: 8%s}}
 training_arguments: {per_device_train_batch_size: 1}
+resources: {gpus_per_trial: %s}
 baseline: {loop: %s}
 """
 
 
 @pytest.mark.parametrize(
-    ("lengths", "loop", "is_of_space"),
+    ("lengths", "gpus", "loop", "is_of_space"),
     [
-        (", lengths: {mean: 30}", "trainer", True),
-        (", lengths: {mean: 30}", "trl_sft", False),
-        ("", "trainer", False),
+        (", lengths: {mean: 30}", 1, "trainer", True),
+        (", lengths: {mean: 30}", 1, "trl_sft", True),
+        ("", 2, "trainer", True),
+        ("", 1, "trainer", False),
     ],
 )
-def test_tune_of_unequal_rows_forecasts_what_fits_its_budgets(
-    tmp_path, monkeypatch, lengths, loop, is_of_space
+def test_tune_forecasts_what_fits_its_budgets_where_little_is_recorded(
+    tmp_path, monkeypatch, lengths, gpus, loop, is_of_space
 ):
-    config = replace(config_of(tmp_path, TUNED % (lengths, loop)), budgets=(GIB,))
+    config = replace(config_of(tmp_path, TUNED % (lengths, gpus, loop)), budgets=(GIB,))
     space = space_of(config, Goal(), 60.0, has_gpu=True, is_remote=True)
     monkeypatch.setattr(sweep_run, "BackgroundPredictor", lambda *how: how)
     monkeypatch.setattr(sweep_run, "build_search", lambda *_, **more: more["predictor"])
     machines = sweep_run.Machines(has_gpu=True, hardware={"NVIDIA H200": "NVIDIA H200"})
     planned = sweep_run.planned_sweep(config, lambda *_: (space.config, space.plan), machines)
-    predict, *group = planned.predictor
-    assert bool(group) is is_of_space
+    assert bool(planned.predictor) is is_of_space
     if not is_of_space:
-        assert predict is quick_predictions
         return
+    predict, *group = planned.predictor
     assert predict.keywords == {"budgets": (GIB,)}
     traces = group[0](planned.trials["NVIDIA H200"][:1])
     ids = {own.trial_id for own in planned.trials["NVIDIA H200"]}

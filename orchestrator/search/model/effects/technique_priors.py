@@ -103,10 +103,6 @@ class TechniquePriors:
         has_tables = self.knows_speeds and self.effects
         return similar if has_tables else max(similar, _CORRELATION_WITHOUT_TABLES)
 
-    def with_effects(self, axis: str, effects: Mapping[str, Effect]) -> TechniquePriors:
-        """The same priors with these effects of an axis."""
-        return replace(self, effects={**self.effects, axis: effects}, _expected={})
-
     def overheads_alone(self) -> TechniquePriors:
         """The same priors with overheads only, without effects on speed and memory."""
         return replace(self, knows_speeds=False, _expected={})

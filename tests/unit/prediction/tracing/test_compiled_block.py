@@ -3,8 +3,9 @@
 import pytest
 
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.estimator import quiet_libraries
+from orchestrator.prediction.estimator import quiet_libraries, traced_step
 from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.model_group import Shared
 from orchestrator.prediction.tracing.compiled_block import compiled_block
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from orchestrator.units import MIB
@@ -37,3 +38,26 @@ def test_partition_of_a_block_saves_what_a_gpu_measured(tmp_path):
         assert saved[0.8] - saved[budget] == pytest.approx(freed, rel=0.1)
     # Without a budget, temporary buffers of a pass add to what is saved.
     assert saved[1.0] - saved[0.8] == pytest.approx(MEASURED[1.0] - MEASURED[0.8], abs=0.5)
+
+
+DECODER = """
+model:
+  task: causal-lm
+  architecture: llama
+  config: {hidden_size: 512, intermediate_size: 1024, num_attention_heads: 8,
+           num_key_value_heads: 8, num_hidden_layers: 2, vocab_size: 1024}
+data: {synthetic: {sequence_length: 256}}
+resources: {gpus_per_trial: 2}
+axes: {micro_batch: [4], precision: [bf16], sharding: [ddp, fsdp2_full, fsdp2_grad_op]}
+"""
+
+
+def test_block_saves_its_activations_whether_ranks_share_its_parameters_or_not(tmp_path):
+    gpu, saved = load_gpu("h200"), {}
+    for spec in plan(config_of(tmp_path, DECODER), has_gpu=True).trials:
+        with quiet_libraries(), traced_step(spec, gpu, Shared()) as step:
+            block = compiled_block(step.shallow, step.batches.worst(4), {})
+            saved[spec.choices["sharding"]] = block.saved_bytes(1.0)
+    whole = saved.pop("ddp")
+    # FSDP2 gives a block its input in bf16, and autocast in the model's own 32 bits.
+    assert [own / whole for own in saved.values()] == pytest.approx([0.93, 0.93], abs=0.05)
