@@ -26,7 +26,7 @@ class CompiledMemory:
         """Share of the activations that are saved without compiling; 1 if that is not known."""
         simpler = traceable(spec).spec
         # A packed base is no input of a graph, and Liger's kernels are none of its operators.
-        if has_packed_base(simpler) or runs_liger(simpler):
+        if has_packed_base(simpler) or runs_liger(spec):
             return 1.0
         if simpler.settings.training_arguments.get("gradient_checkpointing"):
             return 1.0  # of a checkpointed block only the inputs are kept, compiled or not

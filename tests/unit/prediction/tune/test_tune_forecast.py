@@ -187,3 +187,8 @@ def test_of_a_checkpointed_block_the_inputs_are_kept_compiled_or_not(tmp_path):
             group = ModelGroup([simpler], step, H200, shared)
             kept.append(CompiledMemory(group).kept(spec))
     assert kept[0] < kept[1] == 1.0
+
+
+def test_of_kernels_that_are_no_operators_all_activations_are_kept():
+    choices = {"kernels": "liger", "compile": "inductor_regional"}
+    assert CompiledMemory(EQUAL).kept(build_tiny_spec(choices)) == 1.0
