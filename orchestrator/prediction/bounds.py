@@ -122,11 +122,10 @@ class Simpler:
 
 
 def traceable(spec: TrialSpec) -> Simpler:
-    """The trial without as few techniques as it takes to trace it, in the order of the table. Of a
-    model whose inputs cannot be traced, what it holds can be."""
+    """The trial without as few techniques as it takes to trace it, in the order of the table."""
     simpler = Simpler(spec=spec)
     for technique in _TECHNIQUES:
-        if not unpredictable(simpler.spec, held_only=True):
+        if not unpredictable(simpler.spec):
             break
         without = technique.dropped_from(simpler.spec)
         if without != simpler.spec:

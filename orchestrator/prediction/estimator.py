@@ -93,9 +93,9 @@ def _predictions(
     traced has bounds, if it can be without some techniques."""
     simpler = list(map(traceable, trials))
     specs = [own.spec for own in simpler]
-    make = HeldGroup if all(own.holds_only for own in simpler) else ModelGroup
-    if unpredictable(specs[0], held_only=make is HeldGroup):
+    if unpredictable(specs[0]):
         return [unknown(spec, unpredictable(spec)) for spec in trials], set()
+    make = HeldGroup if all(own.holds_only for own in simpler) else ModelGroup
     found, picks = _traced(specs, gpu, shared, make)
     predicted = []
     for spec, own, prediction in zip(trials, simpler, found, strict=True):

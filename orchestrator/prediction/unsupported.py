@@ -55,6 +55,11 @@ def runs_trl(spec: TrialSpec) -> bool:
     return hook_name(spec, "loop").startswith("trl_")
 
 
+def has_images(spec: TrialSpec) -> bool:
+    """Whether images stand among the tokens."""
+    return spec.model.task == "image-text-to-text"
+
+
 def is_fsdp(spec: TrialSpec) -> bool:
     return bool(spec.settings.training_arguments.get("fsdp"))
 
@@ -64,12 +69,10 @@ def has_packed_base(spec: TrialSpec) -> bool:
     return hook_name(spec, "base") == "quantized_base"
 
 
-def unpredictable(spec: TrialSpec, *, held_only: bool = False) -> str:
-    """Why nothing is predicted of this trial; empty if something is. ``held_only``: of what its
-    weights and optimizer states take."""
+def unpredictable(spec: TrialSpec) -> str:
+    """Why nothing is predicted of this trial; empty if something is."""
     reasons = itertools.chain(
         _untraced_code(spec),
-        () if held_only else _untraced_inputs(spec),
         _untraced_kernels(spec),
         _layers_and_loss(spec),
         _untraced_states(spec),
@@ -81,6 +84,8 @@ def unpredictable(spec: TrialSpec, *, held_only: bool = False) -> str:
 def _untraced_code(spec: TrialSpec) -> Iterator[str]:
     if spec.own_code is not None:
         yield "what your own code computes is not traced"
+    if has_images(spec) and spec.may_be_ragged:
+        yield "texts of unequal length with images are not traced: their images differ, too"
     if not runs_trl(spec):
         return
     if importlib.util.find_spec("trl") is None:
@@ -89,11 +94,6 @@ def _untraced_code(spec: TrialSpec) -> Iterator[str]:
         yield "TRL's Trainers are traced on one GPU, without DeepSpeed"
     if spec.settings.hooks["arguments"].arguments["parameters"].get("activation_offloading"):
         yield "activations offloaded to the host overlap with the computation"
-
-
-def _untraced_inputs(spec: TrialSpec) -> Iterator[str]:
-    if spec.model.task == "image-text-to-text":
-        yield "image positions depend on the tokens of a batch, which a trace does not have"
 
 
 def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:

@@ -40,12 +40,19 @@ class BackgroundPredictor(ExitStack, Observer):
     """Predicts memory at the lowest priority during its context, once the first trial has begun,
     because the start of a sweep needs the cores and the disk. No trial waits for it."""
 
-    def __init__(self, predict: Predict = predict, group: Group = _sharing_traces) -> None:
+    def __init__(
+        self,
+        predict: Predict = predict,
+        group: Group = _sharing_traces,
+        *,
+        gives_times: bool = False,
+    ) -> None:
         """``group``: the trials that share traces go to the same worker, so that each trace is made
-        once."""
+        once. ``gives_times``: for the search, which otherwise expects what is recorded."""
         super().__init__()
         self._predict = predict
         self._group = group
+        self._gives_times = gives_times
         self._requests: list[tuple[Choose, Gpu, dict[str, float], dict[str, float]]] = []
         self._seconds: defaultdict[str, dict[str, float]] = defaultdict(dict)
         self._is_compared = False
@@ -110,7 +117,8 @@ class BackgroundPredictor(ExitStack, Observer):
                     predicted[prediction.trial_id] = float(prediction.device.bytes)
                 else:
                     _warn(f"some trials' memory is not predicted: {prediction.unknown}")
-                time = None if prediction.step is None else time_of(prediction.step, gpu)
+                step = prediction.step if self._gives_times else None
+                time = None if step is None else time_of(step, gpu)
                 if time is not None:
                     seconds[prediction.trial_id] = time.likely_seconds_per_sample
 

@@ -15,6 +15,7 @@ from orchestrator.planning.plan import Plan, order_by_size, plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.prediction.tune.tune_forecast import largest_that_fit
 from orchestrator.prediction.tune.worth_tracing import Sets, worth_tracing
+from orchestrator.prediction.unsupported import has_images
 from orchestrator.running.background_prediction import BackgroundPredictor
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.early_start import Start
@@ -96,16 +97,22 @@ def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) 
 
 
 def _predictor(config: SweepConfig, trials: Sequence[TrialSpec]) -> BackgroundPredictor:
-    is_recorded = not trials[0].may_be_ragged and all(spec.world_size == 1 for spec in trials)
-    if not config.search.is_space or is_recorded:
+    if not config.search.is_space or is_recorded(trials):
         return BackgroundPredictor()
 
     def of_gpu_model(chosen: Sequence[TrialSpec]) -> Sequence[Sets]:
         return worth_tracing(for_gpu_model(trials, chosen[0].gpu_model))
 
-    # What is recorded of techniques says little of unequal rows and of several GPUs. Such a trace
-    # takes long, and the search begins with what is forecast to win.
-    return BackgroundPredictor(partial(largest_that_fit, budgets=config.budgets), of_gpu_model)
+    # A search begins with what is forecast to win.
+    largest = partial(largest_that_fit, budgets=config.budgets)
+    return BackgroundPredictor(largest, of_gpu_model, gives_times=True)
+
+
+def is_recorded(trials: Sequence[TrialSpec]) -> bool:
+    """Whether what is recorded of techniques says more of a training than forecasts: by replay,
+    searches that began with forecasts took longer."""
+    is_equal = not trials[0].may_be_ragged and not has_images(trials[0])
+    return is_equal and all(spec.world_size == 1 for spec in trials)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -52,6 +52,9 @@ def image_texts(
 class ImageTexts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
     """Samples of token ids, labels and masks, each (tokens,), and the pixels of their images."""
 
+    column_names = ()
+    """Those of unequal length."""
+
     def __init__(
         self,
         columns: Mapping[str, np.ndarray],

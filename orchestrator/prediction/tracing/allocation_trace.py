@@ -1,7 +1,7 @@
 """Records every allocation and free of a traced step in order, with the kind of its memory."""
 
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +18,8 @@ from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.known_values import (
     ConditionsOfAll,
     follow,
+    know,
+    known_results,
     number_of,
     tensors,
     true_values,
@@ -153,14 +155,10 @@ class AllocationRecorder(TorchDispatchMode):
         if func.namespace == "bitsandbytes" and not func._schema.returns:
             self._record_operation(func, args, None)
             return None  # its update kernels work in place
-        if func is _aten.nonzero.default and self._counts_tokens(args[0]):
-            return self._nonzero(args[0], self.real_tokens)
-        if func is _aten.nonzero.default and self.experts:
-            return self._routed_tokens(args[0])
-        if func in _BY_MASK:
-            mask = args[1][0] if func is _aten.index.Tensor else args[1]
-            if (rows := true_values(mask)) is not None:
-                return self._selected(func, args, mask, rows)
+        if func in _BY_MASK or torch.Tag.dynamic_output_shape in func.tags:
+            selected = self._sized_by_values(func, args, kwargs or {})
+            if selected is not None:
+                return selected
         output = self._recorded(func, args, kwargs or {})
         if self.follows_values:
             follow(func, args, kwargs or {}, output)
@@ -202,6 +200,34 @@ class AllocationRecorder(TorchDispatchMode):
         output = self._recorded(_aten.new_empty.default, (args[0], shape), {})
         self._record_operation(func, args, output)
         del positions
+        return output
+
+    def _sized_by_values(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """The result of an operator whose values decide how large it is; None: they are not known,
+        and no usual batch stands for them."""
+        if self.follows_values and (found := known_results(func, args, kwargs)):
+            return self._of_known_shapes(func, args, found)
+        if func is _aten.nonzero.default and self._counts_tokens(args[0]):
+            return self._nonzero(args[0], self.real_tokens)
+        if func is _aten.nonzero.default and self.experts:
+            return self._routed_tokens(args[0])
+        if func in _BY_MASK:
+            mask = args[1][0] if func is _aten.index.Tensor else args[1]
+            if (rows := true_values(mask)) is not None:
+                return self._selected(func, args, mask, rows)
+        return None
+
+    def _of_known_shapes(
+        self, func: Any, args: tuple[Any, ...], found: Sequence[torch.Tensor]
+    ) -> Any:
+        source = next(tensors(args))
+        results = []
+        for value in found:
+            like = (source, tuple(value.shape))
+            results.append(self._recorded(_aten.new_empty.default, like, {"dtype": value.dtype}))
+            know(results[-1], value)
+        output = results[0] if len(func._schema.returns) == 1 else tuple(results)
+        self._record_operation(func, args, output)
         return output
 
     def _nonzero(self, mask: torch.Tensor, rows: int) -> Any:

@@ -16,6 +16,7 @@ from jobs.techniques.hooks import bound, hook_name
 from jobs.trial import data, models
 from jobs.trial.data import RowLengths
 from orchestrator.prediction.length_streams import Lengths
+from orchestrator.prediction.unsupported import has_images
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -68,6 +69,8 @@ def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
         raise ValueError(obstacle)
     synthetic = spec.data.synthetic
     if synthetic is None or synthetic.lengths is not None or bound(spec, "batching"):
+        return _batches_of_rows(spec, config)
+    if has_images(spec):  # of which some are columns of a batch
         return _batches_of_rows(spec, config)
     # One sample, for its names, shapes and dtypes.
     single = replace(spec.data, synthetic=replace(synthetic, samples=1))

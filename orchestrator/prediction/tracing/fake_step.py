@@ -44,9 +44,15 @@ from orchestrator.prediction.tracing.fake_update import (
     update,
 )
 from orchestrator.prediction.tracing.known_results import KnownResults
-from orchestrator.prediction.tracing.known_values import know
+from orchestrator.prediction.tracing.known_values import know, readable_scalars
 from orchestrator.prediction.tracing.trl_batches import TrlBatches
-from orchestrator.prediction.unsupported import has_packed_base, is_fsdp, runs_liger, runs_trl
+from orchestrator.prediction.unsupported import (
+    has_images,
+    has_packed_base,
+    is_fsdp,
+    runs_liger,
+    runs_trl,
+)
 
 
 class FakeStep:
@@ -69,7 +75,6 @@ class FakeStep:
         self._liger = LigerModules(gpu)
         self._known = known or KnownResults()
         self._recorder = AllocationRecorder(self._known)
-        self._recorder.follows_values = runs_trl(spec)
         self._arguments = cpu_arguments(spec)
         if batches is None:
             batches = (TrlBatches(spec), spec.model) if runs_trl(spec) else batches_of(spec)
@@ -93,6 +98,7 @@ class FakeStep:
             # As the Trainer does on being made.
             self.model.config.use_cache = self._arguments.use_cache
         self.model.train()
+        self._recorder.follows_values = runs_trl(spec) or has_images(spec)
 
     @property
     def shallow(self) -> FakeStep:
@@ -123,7 +129,8 @@ class FakeStep:
             resizing = recorded_resizes(self._recorder)
             recorder = self._recorder if is_recorded else nullcontext()
             trl = trl_on_cuda(self._recorder) if runs_trl(self.spec) else nullcontext()
-            with liger, trl, packing, on_cuda, resizing, self._known.mode, recorder:
+            scalars = readable_scalars()
+            with liger, trl, packing, on_cuda, resizing, scalars, self._known.mode, recorder:
                 yield
 
     def _built_model(self) -> Any:
@@ -210,7 +217,7 @@ class FakeStep:
                 for name, own in batch.tensors.items()
             }
         for name, own in inputs.items():
-            if self._trl is not None and torch.is_tensor(own):
+            if self._recorder.follows_values and torch.is_tensor(own):
                 know(own, batch.tensors[name])
         return inputs
 

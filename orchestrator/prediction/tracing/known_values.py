@@ -1,10 +1,14 @@
-"""The values of a batch's integers and conditions, on tensors without data that follow from them.
+"""The values of a batch, and what follows from them, on tensors without data.
 
-How much TRL computes depends on how many positions have a label.
+How much TRL computes depends on how many positions have a label. The positions of tokens around
+images depend on where these are, and how large.
 """
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
+from unittest.mock import patch
 
 import torch
 from torch.utils._python_dispatch import _disable_current_modes
@@ -12,9 +16,11 @@ from torch.utils._pytree import tree_map_only
 
 _VALUE = "known_value"
 """Attribute of a tensor without data."""
+_MOST_VALUES = 2**22
+"""More values are those of a mask, or of logits, and decide no shape."""
 
 
-def know(tensor: torch.Tensor, value: torch.Tensor) -> None:
+def know(tensor: torch.Tensor, value: torch.Tensor | None) -> None:
     setattr(tensor, _VALUE, value)
 
 
@@ -35,22 +41,46 @@ def true_values(condition: Any) -> int | None:
 
 
 def follow(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], output: Any) -> None:
-    """Let the results be known if they are integers or conditions, and all inputs are known."""
+    """Let the results be known if all inputs are."""
     results = [*tensors(output)]
-    inputs = [*tensors((args, [*kwargs.values()]))]
-    if func._schema.is_mutable or not inputs or any(own.is_floating_point() for own in results):
-        return
-    if any(_value_of(own) is None for own in inputs):
-        return
-    with _disable_current_modes():
-        known_args, known_kwargs = tree_map_only(torch.Tensor, _value_of, (args, dict(kwargs)))
-        found = func(*known_args, **known_kwargs)
-    for own, value in zip(results, tensors(found), strict=True):
+    found: Iterable[torch.Tensor | None] | None = None
+    if all(own.numel() <= _MOST_VALUES and own.device.type == "cpu" for own in results):
+        found = known_results(func, args, kwargs)
+    # An operator in place may have changed what was known.
+    for own, value in zip(results, found or itertools.repeat(None), strict=False):
         know(own, value)
 
 
+def known_results(
+    func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Sequence[torch.Tensor] | None:
+    """Those of an operator whose inputs are all known, of which an operator in place changes the
+    values; None if one is not known."""
+    inputs = tensors((args, [*kwargs.values()]))
+    if any(_value_of(own) is None for own in inputs) or "empty" in func._schema.name:
+        return None
+    with _disable_current_modes():
+        known_args, known_kwargs = tree_map_only(torch.Tensor, _value_of, (args, dict(kwargs)))
+        return [*tensors(func(*known_args, **known_kwargs))]
+
+
+@contextmanager
+def readable_scalars() -> Iterator[None]:
+    """Within it, ``torch.tensor`` takes lists of scalars without data, as ``item`` reads them."""
+    make = torch.tensor
+
+    def made(data: Any, *args: Any, **kwargs: Any) -> torch.Tensor:
+        if isinstance(data, list):
+            data = [own.item() if isinstance(own, torch.Tensor) else own for own in data]
+        return make(data, *args, **kwargs)
+
+    with patch.object(torch, "tensor", made):
+        yield
+
+
 def _value_of(tensor: Any) -> torch.Tensor | None:
-    return getattr(tensor, _VALUE, None)
+    # A constant has data.
+    return tensor if type(tensor) is torch.Tensor else getattr(tensor, _VALUE, None)
 
 
 def tensors(values: Any) -> Iterator[torch.Tensor]:

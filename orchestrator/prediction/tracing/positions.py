@@ -18,7 +18,7 @@ def why_beyond(model: torch.nn.Module, batch: BatchShapes) -> str:
         last = name.rpartition(".")[2]
         is_of_positions = any(part in last for part in _POSITION_NAMES)
         # Positions of an image's patches are not those of tokens.
-        is_of_images = "vision" in name
+        is_of_images = "vision" in name or "visual" in name
         if not isinstance(module, torch.nn.Embedding) or not is_of_positions or is_of_images:
             continue
         # The inputs of a decoder are the labels, shifted by one.

@@ -47,7 +47,7 @@ class SearchState:
         self.device_bytes = 0
         """Memory of the GPU; 0 without a GPU, and before the first record."""
         self.forecast_log_speed = np.full(len(candidates), -math.inf)
-        """Of unequal rows or several GPUs, by the candidate's own forecast; -inf without one."""
+        """By the candidate's own forecast; -inf without one."""
         self.slot_seconds = 0.0
         """Slot time of all trials so far."""
         self._is_current = False
@@ -113,10 +113,6 @@ class SearchState:
             return
         self._is_current = False
         self._read_count = len(self._predicted_seconds)
-        # What is recorded of techniques is of equal rows on one GPU. Of those it says more than
-        # forecasts: by replay, searches that began with forecasts took longer.
-        if not self.candidates[0].new_lengths and (self._blocks == self._sizes).all():
-            return
         known = dict(self._predicted_seconds)
         ids = [own.trial_ids[0] for own in self.candidates]
         # Costs are those of a pass, on all GPUs together.

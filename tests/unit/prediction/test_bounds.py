@@ -1,18 +1,13 @@
 """Trials without what is not traced, and what that says of them."""
 
-from dataclasses import replace
-
 import pytest
 
-from jobs.spec import DataSpec
 from orchestrator.prediction import estimator
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.model_group import ModelGroup
-from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.unsupported import unpredictable
 from tests.conftest import build_tiny_spec
-from tests.support.vision_models import tiny_images, tiny_vision_model
 
 ADAPTER = {"adapter": "lora_r8"}
 
@@ -79,25 +74,6 @@ def test_step_that_cannot_be_traced_leaves_a_bound(monkeypatch):
     )
     assert (figure.unknown, figure.bounds) == ("ValueError: no step", None)
     assert bound.bounds is not None
-
-
-def _least(choices: dict[str, str]) -> Prediction:
-    spec = replace(
-        build_tiny_spec(choices),
-        model=tiny_vision_model("smolvlm"),
-        data=DataSpec(synthetic=tiny_images("smolvlm")),
-    )
-    [prediction] = estimator.predict([spec], load_gpu("h100"))
-    return prediction
-
-
-def test_model_of_images_has_its_weights_and_states_as_a_bound():
-    adam, sgd = (_least({"optimizer": own}) for own in ("adamw_torch", "sgd"))
-    assert adam.device is None
-    assert adam.bounds is not None
-    assert sgd.bounds is not None
-    assert adam.bounds.most is None
-    assert adam.bounds.least > sgd.bounds.least
 
 
 @pytest.mark.parametrize(

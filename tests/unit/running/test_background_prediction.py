@@ -47,7 +47,7 @@ def test_background_predictions_fill_the_mapping(caplog):
     trials = trials_of(UNKNOWN_BATCH, 2, 3)
     untraced = build_tiny_spec({"compile": "inductor_regional"})
     failing = trials_of(FAILING_BATCH, precision="fp32")
-    with BackgroundPredictor(predict_a_byte_per_sample) as predictor:
+    with BackgroundPredictor(predict_a_byte_per_sample, gives_times=True) as predictor:
         nothing = predictor.of(lambda: failing, "")
         predicted = predictor.of(lambda: [untraced, *trials], "NVIDIA H200")
         seconds = predictor.seconds_on("NVIDIA H200")

@@ -247,7 +247,7 @@ def test_tune_forecasts_what_fits_its_budgets_where_little_is_recorded(
 ):
     config = replace(config_of(tmp_path, TUNED % (lengths, gpus, loop)), budgets=(GIB,))
     space = space_of(config, Goal(), 60.0, has_gpu=True, is_remote=True)
-    monkeypatch.setattr(sweep_run, "BackgroundPredictor", lambda *how: how)
+    monkeypatch.setattr(sweep_run, "BackgroundPredictor", lambda *how, **_: how)
     monkeypatch.setattr(sweep_run, "build_search", lambda *_, **more: more["predictor"])
     machines = sweep_run.Machines(has_gpu=True, hardware={"NVIDIA H200": "NVIDIA H200"})
     planned = sweep_run.planned_sweep(config, lambda *_: (space.config, space.plan), machines)

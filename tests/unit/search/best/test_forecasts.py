@@ -20,10 +20,10 @@ def spec(way: str, size: int = 4, **more: object) -> TrialSpec:
     return replace(make_spec(choices), world_size=2)
 
 
-def unequal(grid: Iterable[TrialSpec], *, is_ragged: bool = True) -> list[TrialSpec]:
+def unequal(grid: Iterable[TrialSpec]) -> list[TrialSpec]:
     """The trials of a grid, of five steps on rows of unequal length."""
     lengths = RowLengthDistribution(distribution="lognormal", mean=30.0)
-    rows = SyntheticData(sequence_length=64, lengths=lengths if is_ragged else None)
+    rows = SyntheticData(sequence_length=64, lengths=lengths)
     data, measure = DataSpec(synthetic=rows), MeasureSpec(steps=5)
     return [replace(own, data=data, measure=measure) for own in grid]
 
@@ -51,10 +51,10 @@ def test_search_goes_on_with_the_way_that_is_forecast_to_be_fastest(fastest):
     assert second.choices["sharding"] == fastest
 
 
-@pytest.mark.parametrize(("is_ragged", "ranks"), [(True, 1), (False, 2), (False, 1)])
-def test_forecasts_of_other_techniques_count_where_none_are_recorded(is_ragged, ranks):
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_forecasts_of_techniques_count_beside_what_is_recorded_of_others(ranks):
     grid = grid_of(loss=("plain", "chunked"), attention=("auto", "eager"), micro_batch=(4,))
-    specs = [replace(own, world_size=ranks) for own in unequal(grid, is_ragged=is_ragged)]
+    specs = [replace(own, world_size=ranks) for own in grid]
     forecast: dict[str, float] = {}
     search = BestSearch(
         specs,
@@ -70,8 +70,8 @@ def test_forecasts_of_other_techniques_count_where_none_are_recorded(is_ragged, 
     forecast.update({own.trial_id: 0.1 for own in specs if own.choices["attention"] == "eager"})
     search.tell(make_record(first, 20 * GIB, 40.0))
     second = search.ask()
-    is_first = second is not None and second.choices["attention"] == "eager"
-    assert is_first == (is_ragged or ranks > 1)
+    assert second is not None
+    assert second.choices["attention"] == "eager"
 
 
 def test_search_begins_with_the_fastest_by_forecast_that_fits_each_budget():
