@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from orchestrator.prediction.affine_stream import EVEN_ROUTING, FLASH, NEEDS_AMPERE, Free, Stream
 from orchestrator.prediction.time.operations import Operation
 from orchestrator.prediction.tracing.batches import BatchShapes
+from orchestrator.prediction.tracing.cuda_attention import has_no_older_kernel
 from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
 from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.known_values import (
@@ -26,11 +27,9 @@ from orchestrator.prediction.tracing.known_values import (
 )
 from orchestrator.prediction.tracing.operators import operation
 from orchestrator.prediction.tracing.recording import Recording
-from orchestrator.prediction.tracing.workspaces import workspaces
+from orchestrator.prediction.tracing.workspaces import libraries, workspaces
 
 _aten = torch.ops.aten
-_PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
-_PRODUCTS |= {_aten.mm.out, _aten.addmm_.default, _aten.addmm.dtype_out}
 _BY_MASK = {_aten.index.Tensor, _aten.masked_scatter_backward.default}
 _KERNELS = {
     _aten.convolution.default: "cudnn",
@@ -61,11 +60,6 @@ _KIND_LEFT_BY = {
     "share": "communication buffers",
 }
 """Phase -> the kind of its allocations that are still in memory when the phase ends."""
-
-
-def _has_no_older_kernel(query: torch.Tensor, key: torch.Tensor) -> bool:
-    """Whether the kernel that older GPUs have refuses grouped queries, or the data type."""
-    return query.shape[1] != key.shape[1] or query.dtype is torch.bfloat16
 
 
 class AllocationRecorder(TorchDispatchMode):
@@ -165,8 +159,10 @@ class AllocationRecorder(TorchDispatchMode):
         return output
 
     def _recorded(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        if func in _PRODUCTS:
-            self._take_library_workspaces(func, args)
+        # Each thread takes a library's workspace once; the backward pass runs in its own.
+        thread = "backward" if self._phase == "backward" else "forward"
+        for library in libraries(func, args):
+            self._recording.take_once(f"{library} {thread}", library)
         output, intermediate = run_as_cuda(func, args, kwargs, self._results)
         for tensor in (*intermediate, *tensors(output)):
             self._record_storage(tensor, func, args)
@@ -176,9 +172,9 @@ class AllocationRecorder(TorchDispatchMode):
         self._of_all.note(func, args, output)
         if func in _KERNELS:
             self._recording.kernels.add(_KERNELS[func])
-        if func in _NEW_ATTENTION and _has_no_older_kernel(*args[:2]):
+        if func in _NEW_ATTENTION and has_no_older_kernel(*args[:2]):
             self._recording.kernels.add(NEEDS_AMPERE)
-        self._record_kernel_workspaces(func, args)
+        self._recording.take_for_a_kernel(workspaces(func, args))
         self._record_operation(func, args, output)
         return output
 
@@ -197,7 +193,7 @@ class AllocationRecorder(TorchDispatchMode):
         """What a condition of known values selects, by the positions of its true values."""
         positions = self._nonzero(mask, rows)
         shape = (rows, *args[0].shape[mask.dim() :]) if func is _aten.index.Tensor else args[2]
-        output = self._recorded(_aten.new_empty.default, (args[0], shape), {})
+        output = self._empty(args[0], shape, args[0].dtype)
         self._record_operation(func, args, output)
         del positions
         return output
@@ -217,22 +213,19 @@ class AllocationRecorder(TorchDispatchMode):
                 return self._selected(func, args, mask, rows)
         return None
 
-    def _of_known_shapes(
-        self, func: Any, args: tuple[Any, ...], found: Sequence[torch.Tensor]
-    ) -> Any:
-        source = next(tensors(args))
-        results = []
-        for value in found:
-            like = (source, tuple(value.shape))
-            results.append(self._recorded(_aten.new_empty.default, like, {"dtype": value.dtype}))
-            know(results[-1], value)
+    def _of_known_shapes(self, func: Any, args: Any, found: Sequence[torch.Tensor]) -> Any:
+        results = [self._empty(next(tensors(args)), own.shape, own.dtype) for own in found]
+        for own, value in zip(results, found, strict=True):
+            know(own, value)
         output = results[0] if len(func._schema.returns) == 1 else tuple(results)
         self._record_operation(func, args, output)
         return output
 
     def _nonzero(self, mask: torch.Tensor, rows: int) -> Any:
-        arguments = (mask, (rows, mask.dim()))
-        return self._recorded(_aten.new_empty.default, arguments, {"dtype": torch.int64})
+        return self._empty(mask, (rows, mask.dim()), torch.int64)
+
+    def _empty(self, source: torch.Tensor, shape: Sequence[int], dtype: torch.dtype) -> Any:
+        return self._recorded(_aten.new_empty.default, (source, tuple(shape)), {"dtype": dtype})
 
     def _value_of(self, tensor: torch.Tensor) -> Any:
         if (number := number_of(tensor)) is not None:
@@ -240,25 +233,6 @@ class AllocationRecorder(TorchDispatchMode):
         if tensor.dtype is not torch.bool:
             return True
         return tensor in self._of_all and not self.is_padded
-
-    def _take_library_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
-        """Record the workspaces of cuBLAS and cuBLASLt, which each thread takes once; the backward
-        pass runs in a thread of its own."""
-        thread = "backward" if self._phase == "backward" else "forward"
-        # A product with a bias goes through cuBLASLt, which has a workspace of its own.
-        libraries = ["cublas"]
-        if func is _aten.addmm.default and args[0].dim() == 1:
-            libraries.append("cublaslt")
-        for library in libraries:
-            name = f"{library} {thread}"
-            if name not in self._recording.kernels:
-                self._recording.kernels.add(name)
-                self._recording.take(library, (), "library workspaces", once=name)
-
-    def _record_kernel_workspaces(self, func: Any, args: tuple[Any, ...]) -> None:
-        recording = self._recording
-        taken = [recording.take(*own, "kernel workspaces") for own in workspaces(func, args)]
-        recording.events += [Free(number=number) for number in taken]
 
     def launch(self, kind: str, tile: torch.Tensor, *, writes: bool) -> None:
         """Record a kernel that no operator runs. It works in place, and takes no memory."""

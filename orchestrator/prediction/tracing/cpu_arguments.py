@@ -1,5 +1,6 @@
-"""A trial's ``TrainingArguments`` as a machine without a GPU accepts them."""
+"""What a trial's Trainer asks: ``TrainingArguments`` without a GPU, and of a model."""
 
+import inspect
 import tempfile
 import warnings
 from dataclasses import replace
@@ -30,3 +31,13 @@ def cpu_arguments(spec: TrialSpec) -> Any:
     with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return training_arguments(plain, output_dir=folder, total_steps=3, deepspeed=None)
+
+
+def accepts_loss_arguments(model: Any) -> bool:
+    """The Trainer's own test: ``accepts_loss_kwargs``, else if ``forward`` takes any keyword."""
+    # An adapter is around its model.
+    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
+    parameters = inspect.signature(inner.forward).parameters.values()
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
+    declared = getattr(inner, "accepts_loss_kwargs", None)
+    return takes_any if declared is None else bool(declared)

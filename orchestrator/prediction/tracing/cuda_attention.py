@@ -191,3 +191,8 @@ def _aligned(
     if missing:
         mask = torch.nn.functional.pad(mask, (0, missing))[..., :keys]
     return mask.expand(query.shape[0], query.shape[1], query.shape[-2], keys)
+
+
+def has_no_older_kernel(query: torch.Tensor, key: torch.Tensor) -> bool:
+    """Whether the kernel that older GPUs have refuses grouped queries, or the data type."""
+    return query.shape[1] != key.shape[1] or query.dtype is torch.bfloat16

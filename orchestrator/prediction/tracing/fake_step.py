@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -22,7 +21,7 @@ from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
 from orchestrator.prediction.tracing.batches import Batches, BatchShapes, batches_of
-from orchestrator.prediction.tracing.cpu_arguments import cpu_arguments
+from orchestrator.prediction.tracing.cpu_arguments import accepts_loss_arguments, cpu_arguments
 from orchestrator.prediction.tracing.cuda_attention import Picks, allowed_kernels
 from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
 from orchestrator.prediction.tracing.fake_flash import flash_attention
@@ -239,7 +238,7 @@ class FakeStep:
     def _loss_arguments(self) -> dict[str, Any]:
         """The count of labels, which the Trainer gives to models that take it."""
         trains_plainly = runs_trainer(self.spec) and self._trl is None
-        if trains_plainly and _accepts_loss_arguments(self.model):
+        if trains_plainly and accepts_loss_arguments(self.model):
             return {"num_items_in_batch": torch.empty((), dtype=torch.int64)}
         return {}
 
@@ -293,13 +292,3 @@ def autocast_dtype(spec: TrialSpec) -> torch.dtype | None:
     if arguments.get("fp16"):
         return torch.float16
     return None
-
-
-def _accepts_loss_arguments(model: Any) -> bool:
-    """The Trainer's own test: ``accepts_loss_kwargs``, else if ``forward`` takes any keyword."""
-    # An adapter is around its model.
-    inner = model.get_base_model() if hasattr(model, "get_base_model") else model
-    parameters = inspect.signature(inner.forward).parameters.values()
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
-    declared = getattr(inner, "accepts_loss_kwargs", None)
-    return takes_any if declared is None else bool(declared)

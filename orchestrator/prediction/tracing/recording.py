@@ -1,5 +1,6 @@
 """What was allocated and freed since the last stream, and the kinds that become known later."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
@@ -47,6 +48,17 @@ class Recording:
             )
         )
         return number
+
+    def take_once(self, name: str, library: str) -> None:
+        """Record the workspace of a library, unless that was recorded by this name."""
+        if name not in self.kernels:
+            self.kernels.add(name)
+            self.take(library, (), "library workspaces", once=name)
+
+    def take_for_a_kernel(self, workspaces: Iterable[tuple[str, tuple[int, ...]]]) -> None:
+        """Record what is taken and freed again while a kernel runs."""
+        taken = [self.take(*own, "kernel workspaces") for own in workspaces]
+        self.events += [Free(number=number) for number in taken]
 
     def to_stream(self, samples: int) -> Stream:
         """The recorded events in order. Frees between two allocations are sorted by number: a whole

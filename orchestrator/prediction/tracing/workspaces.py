@@ -1,6 +1,6 @@
 """The temporary memory that kernels take while a traced operator runs on CUDA."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -11,6 +11,19 @@ _aten = torch.ops.aten
 Workspace = tuple[str, tuple[int, ...]]
 """The name of a formula in ``kernel_memory.FORMULAS``, and the integers to apply it to."""
 Arguments = tuple[Any, ...]
+
+
+_PRODUCTS = {_aten.mm.default, _aten.addmm.default, _aten.bmm.default, _aten.baddbmm.default}
+_PRODUCTS |= {_aten.mm.out, _aten.addmm_.default, _aten.addmm.dtype_out}
+
+
+def libraries(operator: Any, args: Arguments) -> Sequence[str]:
+    """Those that have a workspace in every thread that runs the operator."""
+    if operator not in _PRODUCTS:
+        return ()
+    # A product with a bias goes through cuBLASLt, which has a workspace of its own.
+    with_bias = operator is _aten.addmm.default and args[0].dim() == 1
+    return ("cublas", "cublaslt") if with_bias else ("cublas",)
 
 
 def workspaces(operator: Any, args: Arguments) -> Iterator[Workspace]:
