@@ -221,7 +221,9 @@ def _training_recipe(choices: Choices, variants: Variants, config: SweepConfig) 
     for axis, choice in choices.items():
         if axis == SEQUENCE_LENGTH and is_given:
             continue
-        if _changes_training(axis, choice, variants) or _makes_own_rows(axis, variants, config):
+        is_own = choice == config.baseline.get(axis)
+        has_own_rows = not is_own and _makes_own_rows(axis, variants, config)
+        if _changes_training(axis, choice, variants) or has_own_rows:
             # Some parameters do not change the training, as the row's name in recipes says.
             name = variants[axis].recipe if axis in variants else ""
             recipe[axis] = name or choice
@@ -229,7 +231,7 @@ def _training_recipe(choices: Choices, variants: Variants, config: SweepConfig) 
 
 
 def _makes_own_rows(axis: str, variants: Variants, config: SweepConfig) -> bool:
-    """Whether a loop makes other rows of these data, or other weights, than the other loops do. TRL
+    """Whether a loop makes other rows of these data, or other weights, than the user's own. TRL
     tokenizes texts in its own way and packs rows into blocks of its own. It also trains the adapter
     of a quantized base in 16 bits."""
     if axis not in variants or "rows" not in variants[axis].hooks:

@@ -138,8 +138,10 @@ def _value_problems(
 ) -> Iterator[tuple[str, str]]:
     """Our name of each column whose first rows no trial can use, and why."""
     sources = _sources(columns)
+    if task == "image-classification":
+        sources = [name for name in ("images", "image") if name in columns]
     # With several sources the trial decides which one it takes, and input_ids need no text.
-    if task != "image-classification" and len(sources) == 1 and sources != ["input_ids"]:
+    if len(sources) == 1 and sources != ["input_ids"]:
         [name] = sources
         if None in columns[name]:
             number = columns[name].index(None) + 1

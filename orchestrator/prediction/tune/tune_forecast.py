@@ -11,7 +11,7 @@ import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from jobs.spec import TrainingRecipe, TrialSpec
 from orchestrator.prediction.bounds import traceable
@@ -66,6 +66,10 @@ class SpaceForecast:
     left_out: int
     """Sets of techniques without a forecast of their own."""
     shared: Shared
+    _epochs: dict[tuple[str, str], Candidate] = field(default_factory=dict)
+    """Card and trial -> the candidate with an epoch's memory."""
+    _added: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
+    """Card and trace -> micro-batch -> an epoch's memory as a multiple of the longest rows'."""
 
     def ranked(self, asked: int = 0, *, of_other_recipes: bool = False) -> list[Candidate]:
         """Of each set that trains like the user's arguments, or of each other one, the fastest
@@ -78,17 +82,28 @@ class SpaceForecast:
             if (own.spec.training_recipe != self.recipe) is of_other_recipes
         ]
         candidates.sort(key=_seconds)
-        added: dict[str, float] = {}
-        """Trace -> the memory of an epoch, as a multiple of that of the longest rows."""
         found: dict[str, Candidate] = {}
         for own in candidates:
-            trace, longest = model_key(traceable(own.spec).spec), own.device_bytes
-            if own.is_of_longest and not found and longest * added.get(trace, 1.0) <= memory_bytes:
-                own = _of_epoch(own, gpu, self.shared)
-                added[trace] = own.device_bytes / longest
-            if longest * added.get(trace, 1.0) <= memory_bytes:
+            if not found and own.is_of_longest and self._of_epoch(own, gpu) <= memory_bytes:
+                own = self._with_epoch(own, gpu)
+            if self._of_epoch(own, gpu) <= memory_bytes:
                 found.setdefault(techniques(own.spec), own)
         return list(found.values())
+
+    def _of_epoch(self, own: Candidate, gpu: Gpu) -> float:
+        """Bytes of an epoch, as far as they are known: what it adds grows with the micro-batch."""
+        known = self._added.get((gpu.name, model_key(traceable(own.spec).spec)), {})
+        smaller = [added for size, added in known.items() if size <= own.spec.micro_batch]
+        return own.device_bytes * (max(smaller, default=1.0) if own.is_of_longest else 1.0)
+
+    def _with_epoch(self, own: Candidate, gpu: Gpu) -> Candidate:
+        key = gpu.name, own.spec.trial_id
+        if key not in self._epochs:
+            self._epochs[key] = epoch = _of_epoch(own, gpu, self.shared)
+            trace = gpu.name, model_key(traceable(own.spec).spec)
+            added = epoch.device_bytes / own.device_bytes
+            self._added.setdefault(trace, {})[own.spec.micro_batch] = added
+        return self._epochs[key]
 
 
 def forecast_space(

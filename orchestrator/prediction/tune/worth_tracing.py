@@ -25,7 +25,7 @@ Sets = list[list[TrialSpec]]
 def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
     """Of each way to share a training between GPUs, in turn: the sets of the trace that changes the
     least, of the one that trains most differently, and of the one that most sets share. The user's
-    own trace is the first of all."""
+    own trace is the first of all. The ways take turns, too."""
     own_format = trials[0].choices.get(PRECISION.name)
     formats = {spec.choices.get(PRECISION.name) for spec in trials}
     fastest = next((own for own in _FASTEST_FORMATS if own in formats), own_format)
@@ -40,7 +40,8 @@ def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
     most = MOST_TRACES if len(by_sharding) == 1 else MOST_TRACES // 2
     recipe = trials[0].training_recipe
     chosen = (_in_turn(traces, recipe)[:most] for traces in by_sharding.values())
-    return [list(distinct.values()) for distinct in itertools.chain(*chosen)]
+    turns = itertools.chain(*itertools.zip_longest(*chosen))
+    return [list(distinct.values()) for distinct in turns if distinct is not None]
 
 
 Distinct = dict[tuple[str, TrainingRecipe], list[TrialSpec]]

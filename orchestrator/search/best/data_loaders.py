@@ -48,6 +48,12 @@ class Loaders:
         least = self._shortest[self._twins] * math.exp(-_NOISE)
         return np.nan_to_num(least, posinf=0.0)
 
+    def largest_of_twins(self, values: Array) -> Array:
+        """The largest value of a candidate and its twins, shape (candidates,)."""
+        largest = np.full(len(values), -np.inf)
+        np.maximum.at(largest, self._twins, values)
+        return np.asarray(largest[self._twins])
+
     def wait_for_a_twin(self, log_speed: Array, can_run: Mask, measured: Iterable[int]) -> Mask:
         """Whether a candidate waits for the trial of a twin, shape (candidates,): its first trial
         shows whether the GPU waits for data. Of the twins that ``can_run`` the one expected to be

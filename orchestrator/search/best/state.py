@@ -47,7 +47,7 @@ class SearchState:
         self.device_bytes = 0
         """Memory of the GPU; 0 without a GPU, and before the first record."""
         self.forecast_log_speed = np.full(len(candidates), -math.inf)
-        """By the candidate's own forecast; -inf without one."""
+        """By the forecast of the candidate, or of a twin with another data loader; -inf without."""
         self.slot_seconds = 0.0
         """Slot time of all trials so far."""
         self._is_current = False
@@ -120,7 +120,9 @@ class SearchState:
         self._times.expect(
             {at: known[own] * samples[at] for at, own in enumerate(ids) if own in known}
         )
-        self.forecast_log_speed = -np.log([known.get(own, math.inf) for own in ids])
+        # No forecast depends on the data loader, and a twin may be the first to run.
+        own_forecasts = -np.log([known.get(own, math.inf) for own in ids])
+        self.forecast_log_speed = self.loaders.largest_of_twins(own_forecasts)
 
     @property
     def _samples(self) -> Array:

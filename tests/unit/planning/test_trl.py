@@ -22,8 +22,8 @@ def _plan(text: str, folder: Path) -> Plan:
 
 
 def _recipe(text: str, folder: Path) -> Mapping[str, Choice]:
-    (trial,) = _plan(text, folder).trials
-    return trial.training_recipe.by_axis
+    """That of the last trial."""
+    return _plan(text, folder).trials[-1].training_recipe.by_axis
 
 
 def test_trl_is_compared_with_the_trainer_only_on_the_same_rows(tmp_path):
@@ -32,10 +32,13 @@ def test_trl_is_compared_with_the_trainer_only_on_the_same_rows(tmp_path):
     assert _recipe(offloads, tmp_path) == {}
     answers = "axes: {loop: {trl_sft: {assistant_only_loss: true}}}\n"
     assert _recipe(answers, tmp_path) == {"loop": "trl_sft(assistant_only_loss=true)"}
-    packed = _recipe("axes: {loop: trl_sft, batching: packed}\n", tmp_path)
-    assert packed == {"loop": "trl_sft", "batching": "packed"}
-    texts = "data: {file: {path: x.jsonl, tokenizer: t}}\naxes: {loop: trl_sft}\n"
-    assert _recipe(texts, tmp_path) == {"loop": "trl_sft"}
+    packed = "baseline: {loop: %s}\naxes: {loop: trl_sft, batching: packed}\n"
+    texts = "data: {file: {path: x.jsonl, tokenizer: t}}\n" + packed
+    for rows in (packed, texts):
+        beside = _recipe(rows % "trainer", tmp_path)
+        assert beside == {"loop": "trl_sft", "batching": "packed"}
+        # Where it is the user's own loop, its rows are theirs.
+        assert _recipe(rows % "trl_sft", tmp_path) == {"batching": "packed"}
 
 
 DECIDED = "training_arguments: {gradient_checkpointing: false, bf16: false}\n"

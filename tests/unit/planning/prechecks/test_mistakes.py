@@ -87,8 +87,11 @@ def test_rows_without_an_image_are_no_images_to_classify(folder):
     (folder / "train.jsonl").write_text('{"photo": "cat.png", "label": 0}\n')
     text = problems_of(folder, vit + data())
     assert "needs a column images; the file has photo, label" in text
-    (folder / "train.jsonl").write_text('{"image": "cat.png", "label": 0}\n')
+    image = '{"image": "cat.png", "label": 0}\n'
+    (folder / "train.jsonl").write_text(image)
     assert check_files(config_of(folder, vit + data())) == ()
+    (folder / "train.jsonl").write_text(image + '{"image": null, "label": 1}\n')
+    assert "row 2 has no image; remove the rows without one" in problems_of(folder, vit + data())
 
 
 @pytest.mark.parametrize(

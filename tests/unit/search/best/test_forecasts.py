@@ -1,5 +1,6 @@
 """The search begins with what is forecast to win, on several GPUs and on rows of unequal length."""
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -124,3 +125,16 @@ def test_leader_by_forecast_is_the_fastest_that_ends_in_time(slot_seconds, secon
     spec = search.ask()
     assert spec is not None
     assert (spec.choices["loss"], spec.choices["compile"]) == ("liger", second)
+
+
+def test_forecast_holds_for_twins_with_other_data_loaders():
+    specs = unequal(grid_of(loss=("plain", "liger"), dataloader=("main_process", "workers_4")))
+    named = [own for own in specs if own.choices["dataloader"] == "main_process"]
+    seconds = {own.trial_id: 1.0 + own.micro_batch for own in named if own.micro_batch > 1}
+    search = BestSearch(specs, baseline={}, predicted_seconds=seconds, priors=shipped_priors())
+    search.tell(make_record(specs[0], 20 * GIB, 10.0))
+    search.ask()
+    forecast = search._state.forecast_log_speed
+    for own, candidate in zip(forecast, search._state.candidates, strict=True):
+        size = candidate.micro_batch
+        assert own == (-math.log(1.0 + size) if size > 1 else -math.inf)
