@@ -174,8 +174,7 @@ def _of_trace(
         group = longest_rows_group(simpler, step, asked[0][0], shared)
         traced = TracedSets(group, CompiledMemory(group), is_likely)
         for specs in sets:
-            known: dict[int, int] = {}
-            yield [traced.fitting(specs, *own, known) for own in asked]
+            yield [traced.fitting(specs, *own) for own in asked]
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,12 +186,10 @@ class TracedSets:
     is_likely: bool = False
     """Whether memory is the likely figure in any case."""
 
-    def fitting(
-        self, specs: Sequence[TrialSpec], gpu: Gpu, memory_bytes: int, known: dict[int, int]
-    ) -> list[Candidate]:
+    def fitting(self, specs: Sequence[TrialSpec], gpu: Gpu, memory_bytes: int) -> list[Candidate]:
         """The largest micro-batches of a set that fit, of which one is the fastest. ``specs``: the
-        smallest first; ``known``: size -> its memory (bytes), as far as it was asked for."""
-        fitting = _how_many_fit(specs, memory_bytes, self.device_bytes, known)
+        smallest first."""
+        fitting = _how_many_fit(specs, memory_bytes, self.device_bytes)
         found = []
         for spec in specs[max(0, fitting - _TIMED_SIZES) : fitting]:
             step = self.step(spec)
@@ -228,39 +225,36 @@ class TracedSets:
 
 
 def _how_many_fit(
-    specs: Sequence[TrialSpec],
-    memory_bytes: int,
-    device_bytes: Callable[[TrialSpec], int],
-    known: dict[int, int],
+    specs: Sequence[TrialSpec], memory_bytes: int, device_bytes: Callable[[TrialSpec], int]
 ) -> int:
     """How many of a set's micro-batches fit, which are the smallest: memory grows with the size,
-    about as a line does, so that few of them are asked for. ``known``: size -> its memory (bytes),
-    which grows with what is asked."""
+    about as a line does, so that few of them are asked for."""
     sizes = [spec.micro_batch for spec in specs]
-    turn = 0
-    while True:
-        below = [at for at, own in enumerate(sizes) if known.get(own, sys.maxsize) <= memory_bytes]
-        above = [at for at, own in enumerate(sizes) if known.get(own, 0) > memory_bytes]
-        fits, beyond = below[-1] + 1 if below else 0, above[0] if above else len(sizes)
-        if fits >= beyond:
-            return fits
+    known: dict[int, int] = {}
+    """Size -> its memory (bytes), where that is known."""
+    fits, beyond = 0, len(specs)
+    while fits < beyond:
         fitting = sizes[fits - 1] if fits else sizes[0]
         likely = 2 * fitting
-        around = below[-1:] + above[:1] if below and above else below[-2:] or above[:2]
-        points = [(sizes[at], known[sizes[at]]) for at in around if known[sizes[at]] < sys.maxsize]
-        if len(points) > 1:
-            (less, low), (more, high) = points
+        if len(known) > 1:
+            (less, low), (more, high) = sorted(known.items())[-2:]
             # Not far beyond what is known, because other parts of the memory may lead there.
             likely = _FURTHEST * fitting
-            if low < high:  # as a line goes on
+            if low < high:  # as a line goes on through the largest two
                 by_line = less + (memory_bytes - low) / (high - low) * (more - less)
                 likely = min(likely, int(by_line))
         asked = min(max(bisect.bisect(sizes, likely) - 1, fits), beyond - 1)
-        if above and turn % 3 == 2:
+        if beyond < len(specs) and len(known) % 3 == 2:
             # A line below a bend creeps, so at times the middle is taken.
             asked = (fits + beyond) // 2
-        known[sizes[asked]] = device_bytes(specs[asked])
-        turn += 1
+        needed = device_bytes(specs[asked])
+        if needed < sys.maxsize:
+            known[sizes[asked]] = needed
+        if needed <= memory_bytes:
+            fits = asked + 1
+        else:
+            beyond = asked
+    return fits
 
 
 def _of_epoch(own: Candidate, gpu: Gpu, shared: Shared, *, is_likely: bool = False) -> Candidate:

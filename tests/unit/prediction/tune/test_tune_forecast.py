@@ -53,7 +53,7 @@ def _fastest(tflops, gib, recipe=None):
         choices = {"optimizer": optimizer}
         specs = [build_tiny_spec({**choices, "micro_batch": size}) for size in (1, 2, 4, 8, 16)]
         specs = [replace(own, training_recipe=TrainingRecipe.of(recipe or {})) for own in specs]
-        found = _Traces(EQUAL, None, tflop=tflop).fitting(specs, H200, int(gib * GIB), {})
+        found = _Traces(EQUAL, None, tflop=tflop).fitting(specs, H200, int(gib * GIB))
         fastest += [max(found, key=lambda own: own.spec.micro_batch)] if found else []
     return fastest
 
@@ -93,11 +93,9 @@ def test_few_sizes_are_asked_for_until_the_largest_that_fits_is_known(seed):
         unknown = spec.micro_batch > 800
         return sys.maxsize if unknown else max(floor, constant + each * spec.micro_batch) * GIB
 
-    known = {}
     for memory in (1, 16, 24, 80):
         asked.clear()
-        found = tune_forecast._how_many_fit(specs, memory * GIB, device_bytes, known)
-        print("N", seed, memory, len(asked))
+        found = tune_forecast._how_many_fit(specs, memory * GIB, device_bytes)
         assert len(asked) <= 11
         fitting = [own for own in specs if device_bytes(own) <= memory * GIB]
         assert specs[:found] == fitting
