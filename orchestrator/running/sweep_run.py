@@ -97,7 +97,7 @@ def planned_sweep(config: SweepConfig, make_plan: MakePlan, machines: Machines) 
 
 
 def _predictor(config: SweepConfig, trials: Sequence[TrialSpec]) -> BackgroundPredictor:
-    if not config.search.is_space or is_recorded(trials):
+    if not config.search.is_space or _is_recorded(trials):
         return BackgroundPredictor()
 
     def of_gpu_model(chosen: Sequence[TrialSpec]) -> Sequence[Sets]:
@@ -108,7 +108,7 @@ def _predictor(config: SweepConfig, trials: Sequence[TrialSpec]) -> BackgroundPr
     return BackgroundPredictor(largest, of_gpu_model, gives_times=True)
 
 
-def is_recorded(trials: Sequence[TrialSpec]) -> bool:
+def _is_recorded(trials: Sequence[TrialSpec]) -> bool:
     """Whether what is recorded of techniques says more of a training than forecasts: by replay,
     searches that began with forecasts took longer."""
     is_equal = not trials[0].may_be_ragged and not has_images(trials[0])

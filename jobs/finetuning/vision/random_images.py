@@ -53,7 +53,7 @@ class ImageTexts(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
     """Samples of token ids, labels and masks, each (tokens,), and the pixels of their images."""
 
     column_names = ()
-    """Those of unequal length."""
+    """None has lists, whose lengths could differ."""
 
     def __init__(
         self,

@@ -68,9 +68,8 @@ def batches_of(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
     if obstacle := wrong_task(spec.model, config):
         raise ValueError(obstacle)
     synthetic = spec.data.synthetic
-    if synthetic is None or synthetic.lengths is not None or bound(spec, "batching"):
-        return _batches_of_rows(spec, config)
-    if has_images(spec):  # of which some are columns of a batch
+    has_collator = bound(spec, "batching") or has_images(spec)
+    if synthetic is None or synthetic.lengths is not None or has_collator:
         return _batches_of_rows(spec, config)
     # One sample, for its names, shapes and dtypes.
     single = replace(spec.data, synthetic=replace(synthetic, samples=1))

@@ -86,10 +86,7 @@ class FakeStep:
         with self.traced(), self._recorder.phase("build"):
             self.model = self._built_model()
             self._forward = shared(self.model, spec, self._pass, self._recorder)
-            self._trl: TrlTrainer | None = None
-            if isinstance(self.batches, TrlBatches):
-                parts = (self.model, self._arguments, self.batches)
-                self._trl = TrlTrainer(spec, *parts, autocast_dtype(spec), self._recorder)
+            self._trl = self._trl_trainer()
         self.weights = self._recorder.stream()
         self._recorder.register_model(self.model)
         enable_checkpointing(self.model, self._arguments)
@@ -98,6 +95,12 @@ class FakeStep:
             self.model.config.use_cache = self._arguments.use_cache
         self.model.train()
         self._recorder.follows_values = runs_trl(spec) or has_images(spec)
+
+    def _trl_trainer(self) -> TrlTrainer | None:
+        if not isinstance(self.batches, TrlBatches):
+            return None
+        parts = (self.model, self._arguments, self.batches)
+        return TrlTrainer(self.spec, *parts, autocast_dtype(self.spec), self._recorder)
 
     @property
     def shallow(self) -> FakeStep:

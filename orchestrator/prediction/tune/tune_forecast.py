@@ -84,13 +84,13 @@ class SpaceForecast:
         candidates.sort(key=_seconds)
         found: dict[str, Candidate] = {}
         for own in candidates:
-            if not found and own.is_of_longest and self._of_epoch(own, gpu) <= memory_bytes:
+            if not found and own.is_of_longest and self._epoch_bytes(own, gpu) <= memory_bytes:
                 own = self._with_epoch(own, gpu)
-            if self._of_epoch(own, gpu) <= memory_bytes:
+            if self._epoch_bytes(own, gpu) <= memory_bytes:
                 found.setdefault(techniques(own.spec), own)
         return list(found.values())
 
-    def _of_epoch(self, own: Candidate, gpu: Gpu) -> float:
+    def _epoch_bytes(self, own: Candidate, gpu: Gpu) -> float:
         """Bytes of an epoch, as far as they are known: what it adds grows with the micro-batch."""
         known = self._added.get((gpu.name, model_key(traceable(own.spec).spec)), {})
         smaller = [added for size, added in known.items() if size <= own.spec.micro_batch]

@@ -1,12 +1,13 @@
 """The search begins with what is forecast to win, on several GPUs and on rows of unequal length."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from jobs.spec import DataSpec, MeasureSpec, SyntheticData, TrialSpec
+from jobs.spec import Choice, DataSpec, MeasureSpec, SyntheticData, TrialSpec
 from jobs.spec.model_and_data import RowLengthDistribution
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.model.effects.technique_priors import shipped_priors
@@ -29,50 +30,49 @@ def unequal(grid: Iterable[TrialSpec]) -> list[TrialSpec]:
     return [replace(own, data=data, measure=measure) for own in grid]
 
 
-@pytest.mark.parametrize("fastest", WAYS[1:])
-def test_search_goes_on_with_the_way_that_is_forecast_to_be_fastest(fastest):
-    specs = [spec(way) for way in WAYS]
-    forecast: dict[str, float] = {}
+def second_of(
+    specs: Sequence[TrialSpec],
+    seconds_of: Callable[[TrialSpec], float],
+    *,
+    speed: float = 40.0,
+    **options: Any,
+) -> Mapping[str, Choice]:
+    """The choices of the second trial, where forecasts arrive beside the first, the baseline."""
+    seconds: dict[str, float] = {}
+    baseline = specs[0].choices
     search = BestSearch(
         specs,
-        budgets=[80 * GIB],
-        baseline={"sharding": "fsdp2_full", "micro_batch": 4, "accumulation": 1},
-        predicted_seconds=forecast,
+        budgets=[24 * GIB],
+        baseline=baseline,
+        predicted_seconds=seconds,
         priors=shipped_priors(),
+        **options,
     )
     first = search.ask()
     assert first is not None
-    # They arrive beside the first trial.
-    forecast.update({own.trial_id: 0.2 for own in specs})
-    forecast.update({own.trial_id: 0.1 for own in specs if own.choices["sharding"] == fastest})
-    search.tell(make_record(first, 20 * GIB, 40.0))
+    assert first.choices == baseline
+    seconds.update({own.trial_id: seconds_of(own) for own in specs})
+    search.tell(make_record(first, 20 * GIB, speed))
     second = search.ask()
-    assert first.choices["sharding"] == "fsdp2_full"
     assert second is not None
-    assert second.choices["sharding"] == fastest
+    return second.choices
+
+
+@pytest.mark.parametrize("fastest", WAYS[1:])
+def test_search_goes_on_with_the_way_that_is_forecast_to_be_fastest(fastest):
+    second = second_of(
+        [spec(way) for way in WAYS], lambda own: 0.2 - 0.1 * (own.choices["sharding"] == fastest)
+    )
+    assert second["sharding"] == fastest
 
 
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_forecasts_of_techniques_count_beside_what_is_recorded_of_others(ranks):
     grid = grid_of(loss=("plain", "chunked"), attention=("auto", "eager"), micro_batch=(4,))
     specs = [replace(own, world_size=ranks) for own in grid]
-    forecast: dict[str, float] = {}
-    search = BestSearch(
-        specs,
-        budgets=[80 * GIB],
-        baseline={"loss": "plain", "attention": "auto", "micro_batch": 4, "accumulation": 1},
-        predicted_seconds=forecast,
-        priors=shipped_priors(),
-    )
-    first = search.ask()
-    assert first is not None
     # Unlike on recorded models, where eager attention is slow.
-    forecast.update({own.trial_id: 0.2 for own in specs})
-    forecast.update({own.trial_id: 0.1 for own in specs if own.choices["attention"] == "eager"})
-    search.tell(make_record(first, 20 * GIB, 40.0))
-    second = search.ask()
-    assert second is not None
-    assert second.choices["attention"] == "eager"
+    second = second_of(specs, lambda own: 0.2 - 0.1 * (own.choices["attention"] == "eager"))
+    assert second["attention"] == "eager"
 
 
 def test_search_begins_with_the_fastest_by_forecast_that_fits_each_budget():
@@ -106,25 +106,13 @@ def test_search_begins_with_the_fastest_by_forecast_that_fits_each_budget():
 
 @pytest.mark.parametrize(("slot_seconds", "second"), [(900.0, "inductor"), (30.0, "none")])
 def test_leader_by_forecast_is_the_fastest_that_ends_in_time(slot_seconds, second):
-    specs = unequal(grid_of(loss=("plain", "liger"), compile=("none", "inductor")))
-    seconds: dict[str, float] = {}
-    search = BestSearch(
-        specs,
-        budgets=[24 * GIB],
-        baseline={"loss": "plain", "compile": "none", "micro_batch": 4, "accumulation": 1},
-        predicted_seconds=seconds,
-        priors=shipped_priors(),
-        slot_seconds=slot_seconds,
-    )
-    first = search.ask()
-    assert first is not None
-    for own in specs:
+    def seconds_of(own):
         is_compiled, is_liger = own.choices["compile"] != "none", own.choices["loss"] == "liger"
-        seconds[own.trial_id] = 0.1 - 0.05 * is_compiled - 0.02 * is_liger
-    search.tell(make_record(first, 20 * GIB, 10.0))
-    spec = search.ask()
-    assert spec is not None
-    assert (spec.choices["loss"], spec.choices["compile"]) == ("liger", second)
+        return 0.1 - 0.05 * is_compiled - 0.02 * is_liger
+
+    specs = unequal(grid_of(loss=("plain", "liger"), compile=("none", "inductor")))
+    found = second_of(specs, seconds_of, speed=10.0, slot_seconds=slot_seconds)
+    assert (found["loss"], found["compile"]) == ("liger", second)
 
 
 def test_forecast_holds_for_twins_with_other_data_loaders():
