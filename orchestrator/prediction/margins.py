@@ -93,6 +93,7 @@ def _widened(prediction: Prediction, margin: Margin) -> Prediction:
         allocated=wider(prediction.allocated),
         reserved=wider(prediction.reserved),
         device=wider(prediction.device),
+        trial_device=wider(prediction.trial_device),
         elsewhere=elsewhere,
         notes=(*prediction.notes, margin.note),
     )

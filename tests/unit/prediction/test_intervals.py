@@ -1,6 +1,6 @@
 """How far a measurement may lie from a replay."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 
@@ -11,7 +11,8 @@ from orchestrator.prediction.intervals import (
     predicted,
     reserved_interval,
 )
-from orchestrator.prediction.prediction import CARDS
+from orchestrator.prediction.margins import widened
+from orchestrator.prediction.prediction import CARDS, Figure
 from orchestrator.prediction.replay import ReplayedPeaks
 from orchestrator.units import MIB
 from tests.conftest import build_tiny_spec
@@ -76,6 +77,18 @@ def test_other_orders_of_unequal_rows_widen_the_interval():
     assert "expandable_segments" in prediction.notes[0]
     large = replace(replayed, peaks=_peaks(850, 1000, largest_block=200 * MIB))
     assert not predicted(build_tiny_spec(), large, H200).notes
+
+
+def test_margin_of_a_technique_widens_every_figure():
+    replayed = Replayed(peaks=_peaks(850, 1000), trial=_peaks(800, 950), outside=751 * MIB)
+    spec = build_tiny_spec({"experts": "batched_mm"})
+    exact = predicted(spec, replayed, H200)
+    wider = widened(exact, spec, ())
+    figures = [field.name for field in fields(exact) if isinstance(getattr(exact, field.name), Figure)]
+    assert figures == ["allocated", "reserved", "device", "trial_device"]
+    for name in figures:
+        before, after = getattr(exact, name), getattr(wider, name)
+        assert after == replace(before, low=int(0.9 * before.low), high=int(1.1 * before.high))
 
 
 def test_other_card_within_what_is_not_known_is_maybe():
