@@ -145,8 +145,6 @@ class ModelGroup:
             micro_batches = first.compiled(kept), later and later.compiled(kept)
         has_engine = spec.settings.deepspeed is not None
         parts = (self._engine_parts if has_engine else self._trainer_parts)(spec, micro_batches)
-        if isinstance(parts, Prediction):
-            return parts
         streams = replace(parts.streams, evaluation=self._evaluation_of(spec))
         own, *others = self._replays(spec, streams)
         kernels = micro_batches[0].kernels
@@ -191,14 +189,12 @@ class ModelGroup:
         notes = (f"optimizer: {states} move to the host if the GPU is full",)
         return _Parts(streams=streams, paged=updates.paged, notes=notes)
 
-    def _engine_parts(self, spec: TrialSpec, micro_batches: MicroBatches) -> _Parts | Prediction:
+    def _engine_parts(self, spec: TrialSpec, micro_batches: MicroBatches) -> _Parts:
         """DeepSpeed's engine holds weights, gradients and states in buffers of its own."""
         from orchestrator.prediction import zero
 
         engine = zero.ZeroEngine.of(spec, self.step.model)
         notes = engine.host_note(spec, self.step.model)
-        if reason := engine.unpredictable(self.step.model):
-            return replace(unknown(spec, reason), notes=notes)
         if self.step.batches.lengths is not None:
             notes = (*notes, zero.LONGEST_STANDS_FOR_ALL)
         streams = zero.trial_streams(self.step.model, engine, *micro_batches, spec.accumulation)

@@ -57,15 +57,6 @@ class ZeroEngine:
             sub_group_elements=int(float(zero.get("sub_group_size", 1_000_000_000))),
         )
 
-    def unpredictable(self, model: torch.nn.Module) -> str:
-        """Why memory cannot be predicted for this model with the engine; empty if it can."""
-        is_one = self.stage == 3 and self.ranks == 1
-        if not is_one or _elements(model.parameters()) <= self.live_elements:
-            return ""
-        return (
-            "ZeRO-3 gathers and releases the weights of a model beyond its limit of live parameters"
-        )
-
     def host_note(self, spec: TrialSpec, model: torch.nn.Module) -> tuple[str, ...]:
         """What the engine keeps in host memory at least, in a sentence; empty if nothing."""
         # In 32 bits: weights, gradients and two moments. Offloaded weights are in 16 bits.
@@ -137,11 +128,12 @@ def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tupl
     """Bytes and kind of each buffer that lives during all steps, in order of allocation."""
     trained = _trained(model)
     partitions = engine.ranks if engine.stage == 3 else 1
-    # All trained weights lie in one flat buffer. Others have their own.
-    yield sum(parameter.nbytes for parameter in trained) // partitions, "weights"
-    for parameter in model.parameters():
-        if not parameter.requires_grad:
-            yield parameter.nbytes // partitions, "weights"
+    if not engine.weights_on_host:
+        # All trained weights lie in one flat buffer. Others have their own.
+        yield sum(parameter.nbytes for parameter in trained) // partitions, "weights"
+        for parameter in model.parameters():
+            if not parameter.requires_grad:
+                yield parameter.nbytes // partitions, "weights"
     for buffer in model.buffers():
         yield buffer.nbytes, "weights"
     if not engine.optimizer_on_host:
@@ -151,7 +143,8 @@ def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tupl
         yield max(parameter.nbytes for parameter in trained), "ZeRO buffers"
     if engine.stage == 3 and not engine.optimizer_on_host:
         yield _partition_bytes(model, engine), "gradients"
-    if partitions > 1:
+    # A rank of its own trains with its partition itself.
+    if partitions > 1 or engine.weights_on_host:
         yield _gathered_bytes(model, engine), "gathered parameters"
 
 

@@ -84,7 +84,9 @@ def test_margin_of_a_technique_widens_every_figure():
     spec = build_tiny_spec({"experts": "batched_mm"})
     exact = predicted(spec, replayed, H200)
     wider = widened(exact, spec, ())
-    figures = [field.name for field in fields(exact) if isinstance(getattr(exact, field.name), Figure)]
+    figures = [
+        field.name for field in fields(exact) if isinstance(getattr(exact, field.name), Figure)
+    ]
     assert figures == ["allocated", "reserved", "device", "trial_device"]
     for name in figures:
         before, after = getattr(exact, name), getattr(wider, name)

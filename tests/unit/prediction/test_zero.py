@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from jobs.spec import Needs
-from orchestrator.prediction.zero import ZeroEngine
+from orchestrator.prediction.affine_stream import Stream
+from orchestrator.prediction.zero import ZeroEngine, trial_streams
 from orchestrator.units import MIB
 
 
@@ -37,3 +38,24 @@ def test_host_note_counts_states_of_trained_and_weights_of_all(
     assert bool(notes) == (words is not None)
     assert words is None or words in notes[0]
     assert not notes or ("more than" in notes[0]) == (0 < given < 20 * MIB)
+
+
+@pytest.mark.parametrize(
+    ("weights", "live", "resident"),
+    [
+        (False, 1, 8 * MIB),  # one rank has its own partition, and nothing to gather
+        (True, 3 * MIB, 8 * MIB),
+        (True, MIB, 4 * MIB),
+    ],
+)
+def test_stage_3_on_one_gpu_has_all_weights_or_gathers_as_many_as_may_live(weights, live, resident):
+    engine = ZeroEngine(
+        stage=3,
+        optimizer_on_host=True,
+        weights_on_host=weights,
+        bucket_elements=0,
+        live_elements=live,
+    )
+    model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024, bias=False) for _ in range(2)))
+    streams = trial_streams(model, engine, Stream(events=()), None, 1)
+    assert sum(event.integers[0] for event in streams.model.events) == resident
