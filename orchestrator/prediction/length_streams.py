@@ -20,15 +20,21 @@ if TYPE_CHECKING:
 
 Lengths = tuple[int, ...]
 """Positions along each kind of sequence of a batch: of the inputs, of the targets ..."""
+Kind = tuple[int, bool, int]
+"""Rows, whether some are padded, and tiles of scored positions (0: the loss has no tiles)."""
 
 
-def traced_lengths(wanted: Sequence[Lengths]) -> list[Lengths]:
+def traced_lengths(wanted: Sequence[Lengths], *, has_tiles: bool = False) -> list[Lengths]:
     """The lengths to trace, so that the sizes at all ``wanted`` lengths follow.
 
     They are the points of the smallest grid that determines a polynomial of second degree, or all
-    wanted ones if these are as few.
+    wanted ones if these are as few. With ``has_tiles``, the last length is the number of scored
+    positions, which enter linearly, and few numbers go with a length, so that wanted ones are
+    traced.
     """
     distinct = sorted(set(wanted))
+    if has_tiles:
+        return _independent(distinct)
     ends = [(min(own), max(own)) for own in zip(*distinct, strict=True)]
     units = [math.gcd(*own) for own in zip(*distinct, strict=True)]
     halves = [grid for grid in itertools.product(range(3), repeat=len(ends)) if sum(grid) <= 2]
@@ -46,10 +52,21 @@ def traced_lengths(wanted: Sequence[Lengths]) -> list[Lengths]:
     return distinct if len(distinct) <= len(points) else points
 
 
-def _rank(lengths: Sequence[Lengths]) -> int:
+def _independent(distinct: Sequence[Lengths]) -> list[Lengths]:
+    """Of these lengths, as many as determine all terms, and far apart."""
+    usual = [own for own in distinct if _usual_length(own[0], 1) == own[0]] or distinct
+    by_share = sorted(usual, key=lambda own: own[-1] / own[0])
+    points: list[Lengths] = []
+    for own in (usual[-1], usual[0], usual[len(usual) // 2], by_share[0], by_share[-1], *distinct):
+        if not points or _rank([*points, own], True) > _rank(points, True):
+            points.append(own)
+    return points
+
+
+def _rank(lengths: Sequence[Lengths], has_tiles: bool = False) -> int:
     """How many terms of a polynomial of second degree its values at these lengths determine."""
     longest = np.max(lengths, axis=0)
-    return int(np.linalg.matrix_rank([_powers(own, longest) for own in lengths]))
+    return int(np.linalg.matrix_rank([_powers(own, longest, has_tiles) for own in lengths]))
 
 
 def _usual_length(target: int, unit: int) -> int:
@@ -66,23 +83,22 @@ def at_lengths(
     gpu: Gpu,
 ) -> Callable[[Sequence[Shape]], list[SizedStream]]:
     """A function from the micro-batches of a step to their streams, for all these shapes."""
-    by_kind: dict[tuple[int, bool], list[Shape]] = {}
+    by_kind: dict[Kind, list[Shape]] = {}
     for shape in shapes:
-        by_kind.setdefault((shape.rows, shape.is_padded), []).append(shape)
+        by_kind.setdefault(shape.kind, []).append(shape)
     streams = {}
-    for (rows, is_padded), own in by_kind.items():
-        chosen = traced_lengths([shape.lengths for shape in own])
+    for kind, own in by_kind.items():
+        has_tiles = kind[-1] > 0
+        chosen = traced_lengths([shape.lengths for shape in own], has_tiles=has_tiles)
         batches = {each: of_shape(replace(own[0], lengths=each)) for each in chosen}
-        traces = {each: traced(batch, rows) for each, batch in batches.items()}
+        traces = {each: traced(batch, own[0].rows) for each, batch in batches.items()}
         firsts = {each: first for each, (first, _) in traces.items()}
         laters = {each: later for each, (_, later) in traces.items() if later is not None}
-        streams[rows, is_padded] = [LengthStreams(part, gpu) for part in (firsts, laters) if part]
+        parts = [part for part in (firsts, laters) if part]
+        streams[kind] = [LengthStreams(part, gpu, has_tiles=has_tiles) for part in parts]
 
     def micro_batches(step: Sequence[Shape]) -> list[SizedStream]:
-        return [
-            streams[own.rows, own.is_padded][number > 0].at(own.lengths)
-            for number, own in enumerate(step)
-        ]
+        return [streams[own.kind][number > 0].at(own.lengths) for number, own in enumerate(step)]
 
     return micro_batches
 
@@ -94,9 +110,12 @@ class LengthStreams:
     positions. So sizes are polynomials of second degree in the lengths.
     """
 
-    def __init__(self, traces: Mapping[Lengths, Stream], gpu: Gpu) -> None:
+    def __init__(
+        self, traces: Mapping[Lengths, Stream], gpu: Gpu, *, has_tiles: bool = False
+    ) -> None:
         self._traces = traces
         self._gpu = gpu
+        self._has_tiles = has_tiles
         self._longest = np.max([*traces], axis=0)
         self._sized: dict[Lengths, SizedStream] = {}
         self._events = next(iter(traces.values())).events
@@ -109,7 +128,7 @@ class LengthStreams:
         """Find the polynomials, and which of the events have sizes to compute."""
         # Each row has the integers of one allocation after the other.
         known = np.array([_integers(own) for own in self._traces.values()], float)
-        powers = np.array([_powers(own, self._longest) for own in self._traces])
+        powers = np.array([_powers(own, self._longest, self._has_tiles) for own in self._traces])
         self._coefficients = np.linalg.lstsq(powers, known, rcond=None)[0]
         # The integers of each allocation; that of a tensor is its size.
         ends = itertools.accumulate(len(getattr(own, "integers", ())) for own in self._events)
@@ -139,7 +158,7 @@ class LengthStreams:
 
     def _between(self, lengths: Lengths) -> SizedStream:
         # Rounded, because a size is a whole number of bytes or elements.
-        powers = _powers(lengths, self._longest)
+        powers = _powers(lengths, self._longest, self._has_tiles)
         values = np.rint(powers @ self._coefficients).astype(int)
         found = np.zeros(len(self._events), int)
         found[self._tensors] = values[self._begins]
@@ -149,10 +168,13 @@ class LengthStreams:
         return SizedStream(self._steps, sizes)
 
 
-def _powers(lengths: Lengths, longest: np.ndarray) -> np.ndarray:
-    """1, each length, and the product of each two; relative to the longest traced ones."""
-    pairs = itertools.combinations_with_replacement([1.0, *(np.array(lengths) / longest)], 2)
-    return np.array([one * other for one, other in pairs])
+def _powers(lengths: Lengths, longest: np.ndarray, has_tiles: bool = False) -> np.ndarray:
+    """1, each length, and the product of each two but scored positions; relative to the longest
+    traced ones."""
+    shares = [1.0, *(np.array(lengths) / longest)]
+    scored = [shares.pop()] if has_tiles else []
+    pairs = itertools.combinations_with_replacement(shares, 2)
+    return np.array([*(one * other for one, other in pairs), *scored])
 
 
 def _kinds(stream: Stream) -> tuple[tuple[int, str, int], ...]:

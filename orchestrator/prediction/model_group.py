@@ -263,8 +263,10 @@ class ModelGroup:
         replays: list[ReplayedPeaks] = []
         for steps in orders:
             own = replace(streams, steps=[sized(step) for step in steps])
-            # Both orders of segments of the epoch itself; the other orders of rows differ anyway.
-            replays.append(replay(own, self._sized, upwards=not replays))
+            # Both orders of segments of the epoch itself and of the trial; the other orders of rows
+            # differ anyway.
+            both = steps is orders[0] or steps is orders[-1]
+            replays.append(replay(own, self._sized, upwards=both))
         return replays
 
     def _evaluation_of(self, spec: TrialSpec) -> Stream | None:

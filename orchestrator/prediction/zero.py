@@ -91,6 +91,10 @@ def trial_streams(
     """
     is_stage_3 = engine.stage == 3
     bucket_bytes = _bucket_bytes(model, engine)
+    resident = _allocations(_resident_sizes(model, engine))
+    resident = [
+        own._replace(cuda_stream=int(own.kind == "gathered parameters")) for own in resident
+    ]
     update = Stream(events=tuple(_update_events(model, engine)))
     if engine.ranks > 1:
         reduction = Reduction(
@@ -103,7 +107,7 @@ def trial_streams(
     else:
         first = _bucketed(first, bucket_bytes, from_start=is_stage_3)
     return TrialStreams(
-        model=Stream(events=tuple(_allocations(_resident_sizes(model, engine)))),
+        model=Stream(events=(*_partitioning(model, engine), *resident)),
         first=first,
         later=later and _bucketed(later, bucket_bytes, from_start=is_stage_3),
         accumulation=accumulation,
@@ -146,6 +150,15 @@ def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tupl
     # A rank of its own trains with its partition itself.
     if partitions > 1 or engine.weights_on_host:
         yield _gathered_bytes(model, engine), "gathered parameters"
+
+
+def _partitioning(model: torch.nn.Module, engine: ZeroEngine) -> list[Event]:
+    """Stage 3 moves all weights to the GPU before it takes them away again: the segments stay."""
+    if not engine.weights_on_host:
+        return []
+    whole = _allocations((parameter.nbytes, "weights") for parameter in model.parameters())
+    moved = [own._replace(number=-own.number) for own in whole]
+    return [*moved, *(Free(number=own.number) for own in moved)]
 
 
 def _bucket_bytes(model: torch.nn.Module, engine: ZeroEngine) -> int:

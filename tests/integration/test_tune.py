@@ -8,7 +8,7 @@ import pytest
 
 from jobs.record import Outcome
 from orchestrator import tune
-from orchestrator.search.best.budget_queries import StoppingRule
+from orchestrator.search.best.stopping_rule import StoppingRule
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import TINY_CONFIG
 

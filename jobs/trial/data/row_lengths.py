@@ -20,6 +20,10 @@ class RowLengths:
 
     by_column: Mapping[str, np.ndarray]
     """Column -> int64 tokens of each row, of shape (rows,)."""
+    labels: np.ndarray | None = None
+    """Positions of each row that are scored, (rows,), if the loss is of ``tile`` of these at a
+    time; None: it is not."""
+    tile: int = 0
 
     @property
     def sequences(self) -> tuple[np.ndarray, ...]:

@@ -15,7 +15,7 @@ from jobs.spec import ModelSpec, TrialSpec
 from jobs.techniques.hooks import bound, hook_name
 from jobs.trial import data, models
 from jobs.trial.data import RowLengths
-from orchestrator.prediction.length_streams import Lengths
+from orchestrator.prediction.length_streams import Kind, Lengths
 from orchestrator.prediction.unsupported import has_images
 
 
@@ -49,7 +49,15 @@ class Shape:
     is_padded: bool
     """Whether some rows are shorter than the batch."""
     lengths: Lengths
-    """Its positions along each of the distinct columns."""
+    """Its positions along each of the distinct columns, and those that are scored, if the loss
+    runs over tiles of these alone."""
+    tiles: int = 0
+    """Tiles of the loss; 0: it has none."""
+
+    @property
+    def kind(self) -> Kind:
+        """Equal for shapes whose traces differ in sizes alone."""
+        return self.rows, self.is_padded, self.tiles
 
 
 def distinct_columns(lengths: RowLengths) -> dict[str, int]:

@@ -146,8 +146,16 @@ def _shapes(spec: TrialSpec, lengths: RowLengths, collate: Collator, rows: Seque
     is_padded = (of_rows[0] < widths[0][..., None]).any(axis=-1)
     if getattr(collate, "flattens_rows", False):
         widths, is_padded = of_rows.sum(axis=-1), np.zeros_like(is_padded)
-    steps = []
-    for step_padded, step_widths in zip(is_padded, widths.transpose(1, 2, 0), strict=True):
-        pairs = zip(step_padded.tolist(), step_widths.tolist(), strict=True)
-        steps.append([Shape(spec.micro_batch, padded, tuple(own)) for padded, own in pairs])
-    return steps
+    tiles = np.zeros(widths.shape[1:], int)
+    if lengths.labels is not None:
+        scored = lengths.labels[numbers].reshape(of_rows.shape[1:]).sum(axis=-1)
+        widths = np.concatenate([widths, scored[None]])
+        tiles = -(-scored // lengths.tile)
+    parts = zip(is_padded.tolist(), widths.transpose(1, 2, 0).tolist(), tiles.tolist(), strict=True)
+    return [
+        [
+            Shape(spec.micro_batch, padded, tuple(own), tile)
+            for padded, own, tile in zip(*step, strict=True)
+        ]
+        for step in parts
+    ]

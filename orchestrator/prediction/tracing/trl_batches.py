@@ -6,6 +6,7 @@ import copy
 from typing import Any
 
 import numpy as np
+from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
 
 from jobs.loops.contract import Setup
 from jobs.loops.meter import Listener
@@ -38,7 +39,11 @@ class TrlBatches(FileBatches):
             self.lengths = self.ragged = None
         if self.lengths is not None:
             # Both answers of a pair are padded to the longest of the batch.
-            self.lengths = RowLengths(by_column={"tokens": self.lengths.tokens})
+            self.lengths = RowLengths(
+                by_column={"tokens": self.lengths.tokens},
+                labels=_labels_of_rows(rows),
+                tile=TOKEN_CHUNK_SIZE,
+            )
         self._learned = _learned_share(rows)
         if getattr(self._prepared, "counts_whole_rows", False):
             rows_of_blocks = np.concatenate([own for own, _ in arrow_lists(rows, "seq_lengths")])
@@ -75,6 +80,8 @@ class TrlBatches(FileBatches):
     def _resized(self, position: int, shape: Shape) -> dict[str, Any]:
         length = self._length(shape, position)
         labels = max(1, round(self._learned * length))
+        if len(shape.lengths) > 1:
+            labels = min(length - 1, (shape.lengths[1] + position) // shape.rows)
         token = [1]
         row = dict(self._rows[0])
         if "prompt_ids" in row:
@@ -88,6 +95,20 @@ class TrlBatches(FileBatches):
             parts = len(row["seq_lengths"])
             row["seq_lengths"] = [(length + own) // parts for own in range(parts)]
         return row
+
+
+def _labels_of_rows(rows: Any) -> np.ndarray:
+    """Positions of each row whose token is predicted and has a label, int64 (rows,)."""
+    if "labels" not in rows.column_names:
+        answers = (arrow_lists(rows, f"{name}_ids") for name in ("chosen", "rejected"))
+        return np.sum([np.concatenate([own for own, _ in parts]) for parts in answers], axis=0)
+    lengths, labels = (
+        np.concatenate(own) for own in zip(*arrow_lists(rows, "labels"), strict=True)
+    )
+    begins = np.cumsum(lengths) - lengths
+    scored = labels != IGNORED
+    scored[begins] = False
+    return np.add.reduceat(scored, begins, dtype=np.int64)
 
 
 def _learned_share(rows: Any) -> float:

@@ -17,20 +17,16 @@ from orchestrator.search.best.gain import (
     probability_to_fit,
     remaining_gain,
     smaller_than_tried,
+    untold_by,
 )
 from orchestrator.search.best.plan_state import PlanState
 from orchestrator.search.best.state import SearchState
+from orchestrator.search.best.stopping_rule import StoppingRule
 from orchestrator.search.model.arrays import Array, Mask
 from orchestrator.storage.search_summary import BudgetResult
 
 _HARDLY_FITS = 0.05
 """A candidate that fits with less than this probability counts as ruled out."""
-_ALLOWED_FACTOR = 4.0
-"""A trial may take this many times what is expected."""
-_ALLOWED_IN_ANY_CASE = 60.0
-"""So many seconds even if less is expected, at most the search's time / ``_ALLOWED_FACTOR``."""
-_LAST_FACTOR, _LAST_SECONDS = 2.0, 10.0
-"""Even if less time is left, a trial may take this many times what is expected, and so long."""
 _UNKNOWN = RemainingGain(probability_any_fits=1.0, values=np.zeros(0))
 
 
@@ -48,32 +44,6 @@ class BudgetQuery:
 
     def among(self, candidates: Iterable[int]) -> list[int]:
         return [index for index in candidates if self.candidates[index]]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StoppingRule:
-    """When a query counts as settled, and when the search ends in any case."""
-
-    regret: float
-    """The fastest unmeasured candidate is expected to beat the pick by at most this share."""
-    confidence: float
-    """Probability of the upper bound of this gain, and that no candidate fits."""
-    slot_seconds: float = math.inf
-    """Slot time that the search may take."""
-    reserve_seconds: float = 0.0
-    """More of it, for budgets without a pick alone."""
-
-    def allowed_seconds(self, expected: float, left: float) -> float:
-        """The slot time that a trial may take, of what is ``left``; ``expected`` is infinite before
-        any speed is known."""
-        if math.isinf(self.slot_seconds):
-            return math.inf
-        if math.isinf(expected):
-            return max(left / 2, _LAST_SECONDS)
-        in_any_case = min(_ALLOWED_IN_ANY_CASE, self.slot_seconds / _ALLOWED_FACTOR)
-        allowed = max(in_any_case, _ALLOWED_FACTOR * expected)
-        # Half of what is left is for other trials. But one that was begun should be able to end.
-        return min(allowed, max(left / 2, _LAST_SECONDS, _LAST_FACTOR * expected))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,8 +140,13 @@ class _Deciding:
         # Open repeats of what was measured run first.
         repeats = [index for index in state.measured if self.is_open[index]]
         best = most_per_second(values, gains, seconds, is_worth_measuring)
-        leaders = {own.leader for own in assessments} - {None, *np.flatnonzero(~can_gain).tolist()}
-        most_valuable = max(leaders, key=state.forecast_log_speed.__getitem__, default=best)
+        # A budget without a pick comes before a faster pick of another.
+        leaders = [
+            (own.result.pick is None, state.forecast_log_speed[own.leader], own.leader)
+            for own in assessments
+            if own.leader is not None and can_gain[own.leader]
+        ]
+        *_, most_valuable = max(leaders, default=(best,))
         chosen = next(iter(repeats), most_valuable)
         is_worth_measuring[repeats] = True
         return Decisions(
@@ -238,14 +213,15 @@ class _Deciding:
         )
 
     def _leader(
-        self, posterior: Posterior, query: BudgetQuery, incumbent: int | None, can_run: Mask
+        self, posterior: Posterior, query: BudgetQuery, incumbent: int | None, in_time: Mask
     ) -> int | None:
-        forecast = self.state.forecast_log_speed
-        known = query.among(np.flatnonzero(np.isfinite(forecast) & can_run).tolist())
-        first = fastest_of(replace(posterior, log_speed=forecast), known, query.within_bytes)
+        forecast, regret = self.state.forecast_log_speed, self.stopping.regret
+        known = untold_by(forecast, list(self.state.measured), in_time & query.candidates, regret)
+        by_forecast = replace(posterior, log_speed=forecast)
+        first = fastest_of(by_forecast, known, query.within_bytes)
         if first is None or incumbent is None:
             return first
-        least = posterior.log_speed[incumbent] + self.stopping.regret
+        least = posterior.log_speed[incumbent] + regret
         return first if posterior.log_speed[first] > least else None
 
     def _is_settled(self, remaining: RemainingGain, incumbent: int | None) -> bool:

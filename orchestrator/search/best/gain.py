@@ -232,6 +232,16 @@ def fastest_of(posterior: Posterior, candidates: Sequence[int], budget_bytes: fl
     return max(fitting, key=posterior.log_speed.__getitem__, default=None)
 
 
+def untold_by(
+    forecast: Array, measured: Sequence[int], candidates: Mask, regret: float
+) -> list[int]:
+    """The candidates whose ``forecast`` (a log speed, -inf without) is not that of a measured one:
+    what a forecast does not tell apart, is no faster by it."""
+    known = np.flatnonzero(np.isfinite(forecast) & candidates)
+    apart = np.abs(forecast[known, None] - forecast[measured])
+    return [int(own) for own in known[(apart > regret).all(axis=1)]]
+
+
 def smaller_than_tried(posterior: Posterior, tried: Sequence[int], can_run: Mask) -> int | None:
     """The candidate of least memory, unless one that was tried needs about as little."""
     expected = np.where(can_run, posterior.log_memory, math.inf)

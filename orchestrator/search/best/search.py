@@ -16,10 +16,11 @@ from jobs.record import TrialRecord, skipped
 from jobs.spec import Choice, TrialSpec
 from orchestrator.analysis.baseline import ranked_recipe
 from orchestrator.search.base import Search
-from orchestrator.search.best.budget_queries import BudgetQuery, Decisions, StoppingRule, decide
+from orchestrator.search.best.budget_queries import BudgetQuery, Decisions, decide
 from orchestrator.search.best.plan_state import PlanState
 from orchestrator.search.best.skip_reasons import reason_of
 from orchestrator.search.best.state import SearchState
+from orchestrator.search.best.stopping_rule import StoppingRule
 from orchestrator.search.model.arrays import Mask
 from orchestrator.search.model.candidates import Candidate, candidates_of
 from orchestrator.search.model.effects.technique_priors import TechniquePriors, priors_for

@@ -9,9 +9,10 @@ import pytest
 
 from jobs.record import Outcome
 from orchestrator.search.best import skip_reasons
-from orchestrator.search.best.budget_queries import BudgetQuery, StoppingRule, decide
+from orchestrator.search.best.budget_queries import BudgetQuery, decide
 from orchestrator.search.best.plan_state import PlanState
 from orchestrator.search.best.state import SearchState
+from orchestrator.search.best.stopping_rule import StoppingRule
 from orchestrator.search.model.candidates import candidates_of
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.units import GIB
