@@ -79,15 +79,18 @@ class TrlBatches(FileBatches):
 
     def _resized(self, position: int, shape: Shape) -> dict[str, Any]:
         length = self._length(shape, position)
-        labels = max(1, round(self._learned * length))
-        if len(shape.lengths) > 1:
-            labels = min(length - 1, (shape.lengths[1] + position) // shape.rows)
-        token = [1]
         row = dict(self._rows[0])
-        if "prompt_ids" in row:
-            row["prompt_ids"] = token * (length - labels)
+        answers = 2 if "prompt_ids" in row else 1
+        labels = round(answers * self._learned * length)
+        if shape.tiles:
+            labels = (shape.lengths[-1] + position) // shape.rows
+        labels = max(1, min(labels, answers * (length - 1)))
+        token = [1]
+        if answers > 1:
             # Seldom are both answers equally long, and a batch without padding has no mask.
-            row["chosen_ids"], row["rejected_ids"] = token * labels, token * max(1, labels - 1)
+            chosen = min(labels // 2 + 1, length - 1)
+            row["prompt_ids"] = token * (length - chosen)
+            row["chosen_ids"], row["rejected_ids"] = token * chosen, token * max(1, labels - chosen)
             return row
         row["input_ids"] = token * length
         row["labels"] = [IGNORED] * (length - labels) + token * labels
@@ -102,12 +105,13 @@ def _labels_of_rows(rows: Any) -> np.ndarray:
     if "labels" not in rows.column_names:
         answers = (arrow_lists(rows, f"{name}_ids") for name in ("chosen", "rejected"))
         return np.sum([np.concatenate([own for own, _ in parts]) for parts in answers], axis=0)
-    lengths, labels = (
-        np.concatenate(own) for own in zip(*arrow_lists(rows, "labels"), strict=True)
-    )
+    lengths, labels = map(np.concatenate, zip(*arrow_lists(rows, "labels"), strict=True))
     begins = np.cumsum(lengths) - lengths
     scored = labels != IGNORED
-    scored[begins] = False
+    # A block has several texts, and the first token of each is not predicted.
+    parts = list(arrow_lists(rows, "seq_lengths")) if "seq_lengths" in rows.column_names else []
+    texts = np.concatenate([own for _, own in parts]) if parts else lengths
+    scored[np.cumsum(texts) - texts] = False
     return np.add.reduceat(scored, begins, dtype=np.int64)
 
 
