@@ -44,14 +44,16 @@ class CachingAllocator:
 
     ``allocated`` counts whole blocks, as ``torch.cuda.memory_allocated`` does. A request takes the
     smallest cached block that holds it, of equal ones that with the lowest address. Segments come
-    from the device without limit and are never returned. Each lies at a lower address than the one
-    before, as recorded peaks show; with ``upwards`` at a higher one.
+    from the device without limit. Each lies at a lower address than the one before, as recorded
+    peaks show; with ``upwards`` at a higher one.
     """
 
     upwards: bool = False
     allocated: int = 0
     reserved: int = 0
-    """Only grows, so it is its own peak."""
+    """It grows, except in ``empty_cache``."""
+    opened: int = 0
+    """Bytes of all segments so far, of which addresses are made."""
     peak_allocated: int = 0
     pools: dict[tuple[int, bool], Pool] = field(default_factory=dict)
     """By stream, and whether the requests are small."""
@@ -95,6 +97,13 @@ class CachingAllocator:
             block = before
         insort(free, (block.size, block.address, block))
 
+    def empty_cache(self) -> None:
+        """Give the segments back to the device that are free as a whole."""
+        for pool in self.pools.values():
+            whole = [own for own in pool.free if own[2].previous is None and own[2].next is None]
+            self.reserved -= sum(size for size, *_ in whole)
+            pool.free = [own for own in pool.free if own not in whole]
+
     @property
     def free_blocks(self) -> list[list[tuple[int, int]]]:
         """Sizes and addresses, which decide what it does next."""
@@ -103,7 +112,8 @@ class CachingAllocator:
     def _segment(self, size: int, pool: Pool) -> Block:
         nbytes = segment_bytes(size)
         self.reserved += nbytes
-        address = self.reserved - nbytes if self.upwards else 2**47 - self.reserved
+        self.opened += nbytes
+        address = self.opened - nbytes if self.upwards else 2**47 - self.opened
         return Block(address, nbytes, pool)
 
 

@@ -34,6 +34,11 @@ def _multiplies_experts_in_a_batch(spec: TrialSpec, _: object) -> bool:
     return spec.settings.model_kwargs.get("experts_implementation") == "batched_mm"
 
 
+def _gathers_weights(spec: TrialSpec, _: object) -> bool:
+    zero = (spec.settings.deepspeed or {}).get("zero_optimization", {})
+    return bool(zero.get("offload_param"))
+
+
 _MARGINS = (
     # The recorded peaks of 24 configurations are within 2.1 % of their traces.
     Margin(
@@ -57,6 +62,12 @@ _MARGINS = (
         share=_UNCOMPARED,
         note="loop: TRL's own code was traced, and compared with few trials on a GPU, so the "
         "interval is wider",
+    ),
+    Margin(
+        applies=_gathers_weights,
+        share=0.15,
+        note="offload: weights that come from the host have segments of their own, of which three "
+        "trials took 11 to 17 % more than predicted, so the interval is wider",
     ),
     Margin(
         applies=_is_other_adapter,

@@ -115,6 +115,8 @@ class _Replay:
 
     def train(self, trial: TrialStreams, sized: SizedStreams) -> None:
         self.run(sized(trial.model))
+        # Accelerate's ``free_memory``, with which the Trainer begins.
+        self.allocator.empty_cache()
         # As the memory tracker does when the model is built.
         self.allocator.peak_allocated = self.allocator.allocated
         self.at_peak = self.by_kind.copy()

@@ -91,10 +91,6 @@ def trial_streams(
     """
     is_stage_3 = engine.stage == 3
     bucket_bytes = _bucket_bytes(model, engine)
-    resident = _allocations(_resident_sizes(model, engine))
-    resident = [
-        own._replace(cuda_stream=int(own.kind == "gathered parameters")) for own in resident
-    ]
     update = Stream(events=tuple(_update_events(model, engine)))
     if engine.ranks > 1:
         reduction = Reduction(
@@ -107,13 +103,13 @@ def trial_streams(
     else:
         first = _bucketed(first, bucket_bytes, from_start=is_stage_3)
     return TrialStreams(
-        model=Stream(events=(*_partitioning(model, engine), *resident)),
+        model=Stream(events=tuple(_allocations(_resident_sizes(model, engine)))),
         first=first,
         later=later and _bucketed(later, bucket_bytes, from_start=is_stage_3),
         accumulation=accumulation,
         first_update=update,
         update=update,
-        reserved_elsewhere=bucket_bytes if is_stage_3 else 0,
+        reserved_elsewhere=is_stage_3 * (bucket_bytes + _reduced_bytes(model, engine)),
     )
 
 
@@ -152,15 +148,6 @@ def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tupl
         yield _gathered_bytes(model, engine), "gathered parameters"
 
 
-def _partitioning(model: torch.nn.Module, engine: ZeroEngine) -> list[Event]:
-    """Stage 3 moves all weights to the GPU before it takes them away again: the segments stay."""
-    if not engine.weights_on_host:
-        return []
-    whole = _allocations((parameter.nbytes, "weights") for parameter in model.parameters())
-    moved = [own._replace(number=-own.number) for own in whole]
-    return [*moved, *(Free(number=own.number) for own in moved)]
-
-
 def _bucket_bytes(model: torch.nn.Module, engine: ZeroEngine) -> int:
     return engine.bucket_elements * _trained(model)[0].element_size() if engine.stage else 0
 
@@ -176,6 +163,13 @@ def _gathered_bytes(model: torch.nn.Module, engine: ZeroEngine) -> int:
     deepspeed/runtime/zero/partitioned_param_coordinator.py)."""
     whole = sum(parameter.nbytes for parameter in model.parameters())
     return min(whole, engine.live_elements * _trained(model)[0].element_size())
+
+
+def _reduced_bytes(model: torch.nn.Module, engine: ZeroEngine) -> int:
+    """The 32-bit copy of a full bucket beside weights on the host, as one recorded history of the
+    allocator has it. A trial whose gradients all fit one bucket has none."""
+    is_full = _elements(_trained(model)) > engine.bucket_elements
+    return FLOAT_BYTES * engine.bucket_elements * (is_full and engine.weights_on_host)
 
 
 def _elements(parameters: Iterable[torch.nn.Parameter]) -> int:

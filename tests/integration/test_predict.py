@@ -211,19 +211,6 @@ def _with_model(
     return replace(spec, model=model)
 
 
-def test_predict_zero_3_beyond_its_live_parameters_is_unknown(tiny_spec):
-    spec = tiny_spec({"offload": "zero3_cpu_both", "precision": "bf16"})
-    config = dict(spec.settings.deepspeed or {})
-    config["zero_optimization"] = {
-        **config["zero_optimization"],
-        "stage3_max_live_parameters": 1000,
-    }
-    small = replace(spec, settings=replace(spec.settings, deepspeed=config))
-    known, beyond = predict([spec], H200) + predict([small], H200)
-    assert known.unknown == ""
-    assert "live parameters" in beyond.unknown
-
-
 def test_predict_trial_that_raises_is_unknown_with_the_reason(tiny_spec):
     spec = _with_model(tiny_spec(), "masked-lm", "vit", {})
     (prediction,) = predict([spec], H200)
@@ -438,3 +425,15 @@ def test_predicted_epochs_of_unequal_rows_are_those_an_h100_measured():
         assert own.allocated.bytes == pytest.approx(epoch["peak_allocated_bytes"], rel=1e-3)
         assert own.device.bytes == pytest.approx(epoch["device_peak_bytes"], rel=0.015)
         assert own.device.low <= epoch["device_peak_bytes"] <= own.device.high
+
+
+@pytest.mark.parametrize(("peers", "number"), [("packed_rows", 2), ("dpo", 1)])
+def test_predicted_trial_reserves_what_an_h200_measured(peers, number):
+    """A 16-bit base leaves segments when it is built, which training begins without."""
+    trial = plan(load_config(ROOT / f"tests/data/techniques/peers/{peers}.yaml")).trials[number]
+    rows = read_trials_file(ROOT / f"tests/data/peers_h200/{peers}/trials.parquet").rows
+    measured = next(row for row in rows if _identity(row) == _identity(trial.choices))
+    (own,) = predict([trial], H200)
+    assert own.trial_device is not None
+    assert own.allocated.bytes == pytest.approx(measured["peak_allocated_bytes"], rel=1e-3)
+    assert own.trial_device.bytes == pytest.approx(measured["device_peak_bytes"], rel=1e-3)

@@ -37,6 +37,19 @@ def test_allocate_takes_the_smallest_cached_block_that_fits():
     assert allocator.reserved == 90 * MIB
 
 
+def test_empty_cache_returns_whole_segments_and_keeps_addresses_apart():
+    allocator = CachingAllocator()
+    blocks = [allocator.allocate(size * MIB) for size in (30, 20, 8)]
+    for block in blocks:
+        allocator.free(block)
+    used = allocator.allocate(12 * MIB)  # a part of the segment of 20 MiB
+    allocator.empty_cache()
+    assert (allocator.allocated, allocator.reserved) == (12 * MIB, 20 * MIB)
+    again = allocator.allocate(30 * MIB)
+    assert allocator.reserved == 50 * MIB
+    assert abs(again.address - used.address) >= 30 * MIB
+
+
 @pytest.mark.parametrize("upwards", [True, False])
 def test_allocate_of_equal_blocks_takes_the_lowest_address(upwards):
     allocator = CachingAllocator(upwards=upwards)
