@@ -15,13 +15,8 @@ margins.py           techniques whose traces are less exact: their wider interva
 libraries.py         how the traced libraries are imported
 gpus.py              a GPU's constants: measured ones in gpus/*.yaml, data sheets in cards.yaml
 cards.py             the cards on which a trial runs, and what they lack
-caching_allocator.py a model of PyTorch's caching allocator, for byte counts only
 kernel_memory.py     what CUDA kernels take for themselves: workspaces that no tensor shows
-affine_stream.py     allocations and frees in order, as functions of the micro-batch
-length_streams.py    streams of batches of unequal length, from traces at a few lengths
-deep_stream.py       streams of models with many equal layers, from traces of a few layers
-sized_stream.py      the bytes of a stream's allocations on a GPU
-replay.py            streams put together to training steps and run through the allocator
+streams/             what a step allocates, and its replay through a model of the allocator
 tracing/             a step traced on tensors without data
 time/                the kernels of a step, and their seconds on a card
 tune/                the fastest configurations of tune's space

@@ -22,7 +22,7 @@ from orchestrator.prediction.time.step_work import UPDATE_ARGUMENTS
 from orchestrator.prediction.unsupported import unpredictable
 
 if TYPE_CHECKING:
-    from orchestrator.prediction.tracing.cuda_attention import Picks
+    from orchestrator.prediction.tracing.cuda.cuda_attention import Picks
     from orchestrator.prediction.tracing.fake_step import FakeStep
 
 _BATCH_ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
@@ -125,7 +125,7 @@ def traced_step(spec: TrialSpec, gpu: Gpu, shared: Shared) -> Iterator[FakeStep]
     building the model raises."""
     with quick_imports():
         from orchestrator.prediction.tracing.deep_step import DeepStep
-        from orchestrator.prediction.tracing.fake_ranks import fake_ranks
+        from orchestrator.prediction.tracing.fakes.fake_ranks import fake_ranks
     with fake_ranks(spec.world_size):
         yield DeepStep(spec, gpu, shared.known)
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec
-from orchestrator.prediction.affine_stream import MicroBatches, Stream
 from orchestrator.prediction.model_group import ModelGroup
-from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
+from orchestrator.prediction.streams.affine_stream import MicroBatches, Stream
+from orchestrator.prediction.streams.replay import ReplayedPeaks, TrialStreams, replay
 
 if TYPE_CHECKING:
-    from orchestrator.prediction.tracing.batches import BatchShapes
+    from orchestrator.prediction.tracing.rows.batches import BatchShapes
 
 
 class HeldGroup(ModelGroup):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from jobs.spec import TrialSpec
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.prediction import Elsewhere, Figure, Prediction, figure
-from orchestrator.prediction.replay import ReplayedPeaks
+from orchestrator.prediction.streams.replay import ReplayedPeaks
 from orchestrator.units import MIB
 
 UNTRACED = 0.01

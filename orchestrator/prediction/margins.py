@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 
 from jobs.spec import TrialSpec
 from jobs.techniques.hooks import hook_name
-from orchestrator.prediction.affine_stream import EVEN_ROUTING, FLASH
 from orchestrator.prediction.prediction import Figure, Prediction
+from orchestrator.prediction.streams.affine_stream import EVEN_ROUTING, FLASH
 from orchestrator.prediction.unsupported import PLAIN_LORA, runs_trl
 
 

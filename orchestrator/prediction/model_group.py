@@ -10,19 +10,19 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec
-from orchestrator.prediction.affine_stream import (
+from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.intervals import Replayed, predicted
+from orchestrator.prediction.margins import widened
+from orchestrator.prediction.prediction import Prediction, unknown
+from orchestrator.prediction.streams.affine_stream import (
     NEEDS_AMPERE,
     Interpolation,
     MicroBatches,
     Stream,
 )
-from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.intervals import Replayed, predicted
-from orchestrator.prediction.length_streams import at_lengths
-from orchestrator.prediction.margins import widened
-from orchestrator.prediction.prediction import Prediction, unknown
-from orchestrator.prediction.replay import ReplayedPeaks, TrialStreams, replay
-from orchestrator.prediction.sized_stream import SizedStreams
+from orchestrator.prediction.streams.length_streams import at_lengths
+from orchestrator.prediction.streams.replay import ReplayedPeaks, TrialStreams, replay
+from orchestrator.prediction.streams.sized_stream import SizedStreams
 from orchestrator.prediction.time.operations import StepWork, Work
 from orchestrator.prediction.time.shared_work import parts_of_ranks, shared_step, zero_update
 from orchestrator.prediction.time.step_work import (
@@ -36,11 +36,11 @@ from orchestrator.prediction.unsupported import is_fsdp, runs_trl
 from orchestrator.units import memory
 
 if TYPE_CHECKING:
-    from orchestrator.prediction.tracing.batches import BatchShapes
     from orchestrator.prediction.tracing.compiled_block import CompiledBlock
     from orchestrator.prediction.tracing.fake_step import FakeStep
-    from orchestrator.prediction.tracing.fake_update import Updates
+    from orchestrator.prediction.tracing.fakes.fake_update import Updates
     from orchestrator.prediction.tracing.known_results import KnownResults
+    from orchestrator.prediction.tracing.rows.batches import BatchShapes
 
 _MOST_TILED = 32
 """Others are interpolated to this micro-batch at most if TRL computes the loss: in tiles, of which
@@ -125,7 +125,7 @@ class ModelGroup:
 
     def _prediction(self, spec: TrialSpec, kept: float) -> Prediction:
         """The figures of an epoch, and for rows of unequal length also what a trial measures."""
-        from orchestrator.prediction.tracing.positions import why_beyond
+        from orchestrator.prediction.tracing.rows.positions import why_beyond
 
         batches = self.step.batches
         batch = batches.worst(spec.micro_batch)
@@ -229,7 +229,7 @@ class ModelGroup:
             first, later = self._micro_batches(batch, spec.micro_batch)
             rows = spec.micro_batch if batches.joins_rows else 1
             return (first.work, later.work if later else None), batch.tokens() / rows, 0.0
-        from orchestrator.prediction.tracing.usual_step import usual_micro_batches
+        from orchestrator.prediction.tracing.rows.usual_step import usual_micro_batches
 
         found, usual = usual_micro_batches(spec, batches, self.affine, self._traced)
         first, later = found
@@ -248,7 +248,7 @@ class ModelGroup:
     def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
         """The peaks of a few equal steps. For rows of unequal length those of an epoch in its own
         order, those in other orders, and last those of a trial's steps."""
-        from orchestrator.prediction.tracing import row_order
+        from orchestrator.prediction.tracing.rows import row_order
 
         batches = self.step.batches
         # DeepSpeed's buckets are modelled for one batch, so the longest rows stand for all.

@@ -9,10 +9,10 @@ from typing import Any
 import torch
 
 from jobs.spec import TrialSpec
-from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FLOAT_BYTES
-from orchestrator.prediction.replay import TrialStreams
+from orchestrator.prediction.streams.affine_stream import Allocation, Event, Free, Stream
+from orchestrator.prediction.streams.replay import TrialStreams
 from orchestrator.prediction.zero_reduction import Reduction, first_allocation_after_a_gradient
 from orchestrator.units import memory
 

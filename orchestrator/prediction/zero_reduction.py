@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
+from orchestrator.prediction.streams.affine_stream import Allocation, Event, Free, Stream
 
 
 @dataclass(kw_only=True, slots=True)

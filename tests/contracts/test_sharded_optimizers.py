@@ -7,7 +7,7 @@ from transformers import Trainer, TrainingArguments
 
 from jobs.techniques import AXES
 from jobs.techniques.axes.optimizer import PLAIN_TENSORS
-from orchestrator.prediction.tracing.fake_ranks import fake_ranks
+from orchestrator.prediction.tracing.fakes.fake_ranks import fake_ranks
 
 NAMES = ("adafactor", "adamw_bnb_8bit", "ademamix_8bit", "adamw_torch_fused", "adagrad", "rmsprop")
 

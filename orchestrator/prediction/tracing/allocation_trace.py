@@ -10,11 +10,17 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.distributed.tensor import DTensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from orchestrator.prediction.affine_stream import EVEN_ROUTING, FLASH, NEEDS_AMPERE, Free, Stream
+from orchestrator.prediction.streams.affine_stream import (
+    EVEN_ROUTING,
+    FLASH,
+    NEEDS_AMPERE,
+    Free,
+    Stream,
+)
 from orchestrator.prediction.time.operations import Operation
-from orchestrator.prediction.tracing.batches import BatchShapes
-from orchestrator.prediction.tracing.cuda_attention import has_no_older_kernel
-from orchestrator.prediction.tracing.cuda_operators import run_as_cuda
+from orchestrator.prediction.tracing.cuda.cuda_attention import has_no_older_kernel
+from orchestrator.prediction.tracing.cuda.cuda_operators import run_as_cuda
+from orchestrator.prediction.tracing.cuda.workspaces import libraries, workspaces
 from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.known_values import (
     ConditionsOfAll,
@@ -27,7 +33,7 @@ from orchestrator.prediction.tracing.known_values import (
 )
 from orchestrator.prediction.tracing.operators import operation
 from orchestrator.prediction.tracing.recording import Recording
-from orchestrator.prediction.tracing.workspaces import libraries, workspaces
+from orchestrator.prediction.tracing.rows.batches import BatchShapes
 
 _aten = torch.ops.aten
 _BY_MASK = {_aten.index.Tensor, _aten.masked_scatter_backward.default}

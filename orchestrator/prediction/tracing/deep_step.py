@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import nn
 
-from orchestrator.prediction.affine_stream import MicroBatches
-from orchestrator.prediction.deep_stream import deepened
-from orchestrator.prediction.tracing.batches import BatchShapes
+from orchestrator.prediction.streams.affine_stream import MicroBatches
+from orchestrator.prediction.streams.deep_stream import deepened
 from orchestrator.prediction.tracing.fake_step import FakeStep
+from orchestrator.prediction.tracing.rows.batches import BatchShapes
 from orchestrator.prediction.unsupported import is_fsdp
 
 _FEW = 2

@@ -17,26 +17,25 @@ from jobs.tasks import auto_class
 from jobs.techniques.axes.loop import enable_checkpointing
 from jobs.techniques.hooks import bound
 from jobs.trial import models
-from orchestrator.prediction.affine_stream import Stream
 from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.streams.affine_stream import Stream
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
-from orchestrator.prediction.tracing.batches import Batches, BatchShapes, batches_of
 from orchestrator.prediction.tracing.cpu_arguments import accepts_loss_arguments, cpu_arguments
-from orchestrator.prediction.tracing.cuda_attention import Picks, allowed_kernels
-from orchestrator.prediction.tracing.cuda_semantics import cuda_semantics
-from orchestrator.prediction.tracing.fake_flash import flash_attention
-from orchestrator.prediction.tracing.fake_libraries import (
+from orchestrator.prediction.tracing.cuda.cuda_attention import Picks, allowed_kernels
+from orchestrator.prediction.tracing.cuda.cuda_semantics import cuda_semantics
+from orchestrator.prediction.tracing.fakes.fake_flash import flash_attention
+from orchestrator.prediction.tracing.fakes.fake_libraries import (
     leave_out_host_states,
     movable_modules,
     plain_paged_memory,
     recorded_resizes,
     usual_masks,
 )
-from orchestrator.prediction.tracing.fake_liger import LigerModules
-from orchestrator.prediction.tracing.fake_quantized import packed_weights
-from orchestrator.prediction.tracing.fake_ranks import shared, unreduced
-from orchestrator.prediction.tracing.fake_trl import TrlTrainer, trl_on_cuda
-from orchestrator.prediction.tracing.fake_update import (
+from orchestrator.prediction.tracing.fakes.fake_liger import LigerModules
+from orchestrator.prediction.tracing.fakes.fake_quantized import packed_weights
+from orchestrator.prediction.tracing.fakes.fake_ranks import shared, unreduced
+from orchestrator.prediction.tracing.fakes.fake_trl import TrlTrainer, trl_on_cuda
+from orchestrator.prediction.tracing.fakes.fake_update import (
     Updates,
     made_optimizer,
     runs_trainer,
@@ -44,7 +43,8 @@ from orchestrator.prediction.tracing.fake_update import (
 )
 from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.known_values import know, readable_scalars
-from orchestrator.prediction.tracing.trl_batches import TrlBatches
+from orchestrator.prediction.tracing.rows.batches import Batches, BatchShapes, batches_of
+from orchestrator.prediction.tracing.rows.trl_batches import TrlBatches
 from orchestrator.prediction.unsupported import (
     has_images,
     has_packed_base,

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
+from orchestrator.prediction.streams.affine_stream import Allocation, Event, Free, Stream
 from orchestrator.prediction.time.operations import Operation
 from orchestrator.prediction.time.step_work import PartWork
 

@@ -13,7 +13,7 @@ from orchestrator.prediction.intervals import (
 )
 from orchestrator.prediction.margins import widened
 from orchestrator.prediction.prediction import CARDS, Figure
-from orchestrator.prediction.replay import ReplayedPeaks
+from orchestrator.prediction.streams.replay import ReplayedPeaks
 from orchestrator.units import MIB
 from tests.conftest import build_tiny_spec
 

@@ -9,10 +9,10 @@ import pytest
 from jobs.spec import TrialSpec
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.affine_stream import Allocation, Free, Stream
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import Prediction
+from orchestrator.prediction.streams.affine_stream import Allocation, Free, Stream
 from orchestrator.prediction.zero_reduction import Reduction
 from tests.support.commands import ROOT
 from tests.support.config_files import config_of

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from jobs.spec import Needs
-from orchestrator.prediction.affine_stream import Stream
+from orchestrator.prediction.streams.affine_stream import Stream
 from orchestrator.prediction.zero import ZeroEngine, trial_streams
 from orchestrator.units import MIB
 

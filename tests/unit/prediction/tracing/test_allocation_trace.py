@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from orchestrator.prediction.affine_stream import Allocation
+from orchestrator.prediction.streams.affine_stream import Allocation
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
 from orchestrator.units import MIB
 

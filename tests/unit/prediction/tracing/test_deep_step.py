@@ -8,10 +8,10 @@ from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import quiet_libraries
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.tracing.deep_step import DeepStep
-from orchestrator.prediction.tracing.fake_ranks import fake_ranks
 from orchestrator.prediction.tracing.fake_step import FakeStep
+from orchestrator.prediction.tracing.fakes.fake_ranks import fake_ranks
 from tests.support.config_files import config_of
-from tests.unit.prediction.test_deep_stream import _renumbered
+from tests.unit.prediction.streams.test_deep_stream import _renumbered
 
 SIZES = "hidden_size: 64, intermediate_size: 96, num_attention_heads: 4, vocab_size: 200"
 LLAMA = f"{{task: causal-lm, architecture: llama, config: {{{SIZES}, num_hidden_layers: 6}}}}"

@@ -25,14 +25,16 @@ from jobs.techniques.hooks import service
 from jobs.trackers.ragged_data import RaggedData
 from jobs.trackers.step_times import Steps
 from jobs.trial.assembly import assemble
-from orchestrator.prediction.affine_stream import Allocation
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.length_streams import at_lengths
-from orchestrator.prediction.sized_stream import SizedStream
-from orchestrator.prediction.tracing import fake_step, fake_trl, row_order, trl_batches
+from orchestrator.prediction.streams.affine_stream import Allocation
+from orchestrator.prediction.streams.length_streams import at_lengths
+from orchestrator.prediction.streams.sized_stream import SizedStream
+from orchestrator.prediction.tracing import fake_step
 from orchestrator.prediction.tracing.fake_step import FakeStep
-from orchestrator.prediction.tracing.trl_batches import TrlBatches
+from orchestrator.prediction.tracing.fakes import fake_trl
+from orchestrator.prediction.tracing.rows import row_order, trl_batches
+from orchestrator.prediction.tracing.rows.trl_batches import TrlBatches
 from tests.conftest import build_tiny_spec
 from tests.support.tiny_decoders import MODEL, RAGGED
 

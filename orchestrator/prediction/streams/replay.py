@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from orchestrator.prediction import caching_allocator
-from orchestrator.prediction.affine_stream import Stream
-from orchestrator.prediction.caching_allocator import Block, CachingAllocator
-from orchestrator.prediction.sized_stream import SizedStream, SizedStreams, Step
+from orchestrator.prediction.streams import caching_allocator
+from orchestrator.prediction.streams.affine_stream import Stream
+from orchestrator.prediction.streams.caching_allocator import Block, CachingAllocator
+from orchestrator.prediction.streams.sized_stream import SizedStream, SizedStreams, Step
 
 _REPLAYED_MICRO_BATCHES = 3
 """Micro-batches of an accumulation: the second adds to gradients, later ones repeat it."""

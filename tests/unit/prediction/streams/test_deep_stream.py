@@ -3,8 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.prediction.affine_stream import Allocation, Free, Stream
-from orchestrator.prediction.deep_stream import deepened
+from orchestrator.prediction.streams.affine_stream import Allocation, Free, Stream
+from orchestrator.prediction.streams.deep_stream import deepened
 from orchestrator.prediction.time.operations import Operation
 from orchestrator.prediction.time.step_work import PartWork
 

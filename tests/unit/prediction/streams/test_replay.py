@@ -2,10 +2,10 @@
 
 import dataclasses
 
-from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.replay import TrialStreams, replay
-from orchestrator.prediction.sized_stream import SizedStreams
+from orchestrator.prediction.streams.affine_stream import Allocation, Event, Free, Stream
+from orchestrator.prediction.streams.replay import TrialStreams, replay
+from orchestrator.prediction.streams.sized_stream import SizedStreams
 from orchestrator.units import MIB
 
 H200 = load_gpu("h200")

@@ -10,8 +10,8 @@ from orchestrator.prediction.estimator import longest_rows_group, predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.time.step_time import step_time
-from orchestrator.prediction.tracing import row_order
 from orchestrator.prediction.tracing.fake_step import FakeStep
+from orchestrator.prediction.tracing.rows import row_order
 from orchestrator.prediction.tune import tune_forecast
 from orchestrator.prediction.tune.tune_forecast import (
     forecast_space,

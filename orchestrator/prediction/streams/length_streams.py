@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from orchestrator.prediction.affine_stream import Allocation, MicroBatches, Stream
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FORMULAS
-from orchestrator.prediction.sized_stream import SizedStream, steps_of
+from orchestrator.prediction.streams.affine_stream import Allocation, MicroBatches, Stream
+from orchestrator.prediction.streams.sized_stream import SizedStream, steps_of
 
 if TYPE_CHECKING:
-    from orchestrator.prediction.tracing.batches import BatchShapes, Shape
+    from orchestrator.prediction.tracing.rows.batches import BatchShapes, Shape
 
 Lengths = tuple[int, ...]
 """Positions along each kind of sequence of a batch: of the inputs, of the targets ..."""

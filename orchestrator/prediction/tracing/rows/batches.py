@@ -15,7 +15,7 @@ from jobs.spec import ModelSpec, TrialSpec
 from jobs.techniques.hooks import bound, hook_name
 from jobs.trial import data, models
 from jobs.trial.data import RowLengths
-from orchestrator.prediction.length_streams import Kind, Lengths
+from orchestrator.prediction.streams.length_streams import Kind, Lengths
 from orchestrator.prediction.unsupported import has_images
 
 

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from orchestrator.prediction.caching_allocator import (
+from orchestrator.prediction.streams.caching_allocator import (
     Block,
     CachingAllocator,
     rounded,

@@ -6,8 +6,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from orchestrator.prediction.affine_stream import Allocation, Event, Stream
 from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.streams.affine_stream import Allocation, Event, Stream
 
 Step = tuple[int, str, str, int]
 """Of an allocation its number, kind, name if it is taken once, and CUDA stream. Without a kind, the

@@ -2,10 +2,10 @@
 
 import pytest
 
-from orchestrator.prediction.affine_stream import Allocation, Free, Stream
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.length_streams import LengthStreams, traced_lengths
-from orchestrator.prediction.sized_stream import SizedStream
+from orchestrator.prediction.streams.affine_stream import Allocation, Free, Stream
+from orchestrator.prediction.streams.length_streams import LengthStreams, traced_lengths
+from orchestrator.prediction.streams.sized_stream import SizedStream
 
 H200 = load_gpu("h200")
 

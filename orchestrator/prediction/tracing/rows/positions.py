@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from orchestrator.prediction.tracing.batches import BatchShapes
+from orchestrator.prediction.tracing.rows.batches import BatchShapes
 
 _POSITION_NAMES = ("position_embedding", "embed_positions", "wpe", "position_ids_embedding")
 

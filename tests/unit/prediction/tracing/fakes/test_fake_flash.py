@@ -6,11 +6,11 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
 from transformers import modeling_flash_attention_utils as flash_utils
 
-from orchestrator.prediction.affine_stream import FLASH, Allocation
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.kernel_memory import flash_attention_backward_bytes
+from orchestrator.prediction.streams.affine_stream import FLASH, Allocation
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
-from orchestrator.prediction.tracing.fake_flash import flash_attention
+from orchestrator.prediction.tracing.fakes.fake_flash import flash_attention
 
 HEADS, WIDTH, TOKENS = 4, 20, 300  # flash-attn pads the width to 24
 ROWS = [100, 200]

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from datasets import Dataset
 
-from orchestrator.prediction.tracing.batches import FileBatches, Shape
+from orchestrator.prediction.tracing.rows.batches import FileBatches, Shape
 
 
 def _padded(rows: list[Any]) -> dict[str, torch.Tensor]:

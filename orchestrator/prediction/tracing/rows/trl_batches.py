@@ -15,7 +15,7 @@ from jobs.techniques.hooks import bound, hook_name
 from jobs.trial import models
 from jobs.trial.data.collators import IGNORED
 from jobs.trial.data.row_lengths import RowLengths, arrow_lists
-from orchestrator.prediction.tracing.batches import BatchShapes, FileBatches, Shape
+from orchestrator.prediction.tracing.rows.batches import BatchShapes, FileBatches, Shape
 
 
 class TrlBatches(FileBatches):

@@ -9,9 +9,9 @@ from jobs.techniques.hooks import bound
 from jobs.trial import models
 from jobs.trial.weight_formats import storage_bytes, stored_tensors
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.affine_stream import Allocation
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.streams.affine_stream import Allocation
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from orchestrator.storage.tables.table_reader import read_trials_file
 from tests.support.commands import ROOT

@@ -19,7 +19,7 @@ from jobs.spec import TrialSpec
 from jobs.techniques.hooks import hook_name, service
 from jobs.trackers.tracker import Phase
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
-from orchestrator.prediction.tracing.trl_batches import TrlBatches
+from orchestrator.prediction.tracing.rows.trl_batches import TrlBatches
 
 _TRAINERS = {"trl_sft_loop": "sft_trainer", "trl_preference_loop": "dpo_trainer"}
 """Hook of a loop -> the service that makes its Trainer."""

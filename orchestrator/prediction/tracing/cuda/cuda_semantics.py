@@ -9,7 +9,7 @@ from unittest.mock import patch
 import torch
 
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.tracing.cuda_attention import Picks, attention
+from orchestrator.prediction.tracing.cuda.cuda_attention import Picks, attention
 
 _HALF = (torch.float16, torch.bfloat16)
 _aten = torch.ops.aten

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.tracing.cuda_attention import attention_kernel
+from orchestrator.prediction.tracing.cuda.cuda_attention import attention_kernel
 
 H200 = load_gpu("h200")
 QUERY = torch.empty((2, 4, 16, 64), dtype=torch.bfloat16, device="meta")

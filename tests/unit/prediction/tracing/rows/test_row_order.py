@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from jobs.trial.data import RowLengths
-from orchestrator.prediction.tracing import row_order
-from orchestrator.prediction.tracing.batches import Shape
+from orchestrator.prediction.tracing.rows import row_order
+from orchestrator.prediction.tracing.rows.batches import Shape
 from tests.conftest import build_tiny_spec
 
 LENGTHS = RowLengths(by_column={"input_ids": np.arange(1, 1001), "labels": np.arange(1, 1001)})

@@ -7,7 +7,7 @@ import torch
 from transformers.models.llama import modeling_llama
 
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.tracing.fake_liger import LigerModules
+from orchestrator.prediction.tracing.fakes.fake_liger import LigerModules
 
 LIGER = """
 import torch

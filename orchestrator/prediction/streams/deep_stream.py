@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from orchestrator.prediction.affine_stream import Allocation, Event, Free, Stream
+from orchestrator.prediction.streams.affine_stream import Allocation, Event, Free, Stream
 
 
 class _Run(NamedTuple):

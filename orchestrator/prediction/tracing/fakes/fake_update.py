@@ -9,8 +9,8 @@ import transformers
 from jobs.loops import accelerate as accelerate_loop
 from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
-from orchestrator.prediction.affine_stream import Stream
-from orchestrator.prediction.tracing.fake_libraries import forget_bitsandbytes_overrides
+from orchestrator.prediction.streams.affine_stream import Stream
+from orchestrator.prediction.tracing.fakes.fake_libraries import forget_bitsandbytes_overrides
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,7 +13,7 @@ from jobs.loops.row_order import StepsInRandomOrder, measured_rows
 from jobs.spec import TrialSpec
 from jobs.trial.assembly import ragged_steps
 from jobs.trial.data import Collator, RowLengths
-from orchestrator.prediction.tracing.batches import Shape, distinct_columns
+from orchestrator.prediction.tracing.rows.batches import Shape, distinct_columns
 
 Steps = list[list[Shape]]
 """The micro-batches of each optimizer step."""

@@ -4,10 +4,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from jobs.spec import TrialSpec
-from orchestrator.prediction.affine_stream import MicroBatches, micro_batches_between
-from orchestrator.prediction.tracing import row_order
-from orchestrator.prediction.tracing.batches import Batches, BatchShapes
-from orchestrator.prediction.tracing.row_order import Usual
+from orchestrator.prediction.streams.affine_stream import MicroBatches, micro_batches_between
+from orchestrator.prediction.tracing.rows import row_order
+from orchestrator.prediction.tracing.rows.batches import Batches, BatchShapes
+from orchestrator.prediction.tracing.rows.row_order import Usual
 
 
 def usual_micro_batches(

@@ -1,6 +1,6 @@
 """Streams of allocations as functions of the micro-batch."""
 
-from orchestrator.prediction.affine_stream import Allocation, Free, Stream, between
+from orchestrator.prediction.streams.affine_stream import Allocation, Free, Stream, between
 from orchestrator.prediction.time.step_work import PartWork
 
 
