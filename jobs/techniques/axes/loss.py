@@ -203,7 +203,7 @@ def _chunk_loss_and_gradients(
 ) -> tuple[Any, Any]:
     """The sum of a chunk's losses, and its gradient for ``rows``, hidden states (tokens, width).
     ``weight`` has their number format. Its gradient is added to ``grad_weight`` in 32 bits, and
-    that of ``bias`` to ``grad_bias``: bf16 would round."""
+    that of ``bias`` to ``grad_bias``: bf16 would round. What is frozen has None there."""
     import torch
 
     logits = rows @ weight.t()
@@ -221,7 +221,8 @@ def _chunk_loss_and_gradients(
     scores = scores.scatter_add_(1, column, minus_one)
     gradient = (scores * is_counted).to(rows.dtype)
     # The chain rule for logits = rows · weightᵀ + bias.
-    grad_weight += gradient.t() @ rows
+    if grad_weight is not None:
+        grad_weight += gradient.t() @ rows
     if grad_bias is not None:
         grad_bias += gradient.sum(0)
     return loss, gradient @ weight
@@ -243,10 +244,12 @@ def _chunked_sum(region: Any) -> Callable[..., Any]:
         ) -> Any:
             cast_weight = weight.to(hidden.dtype)
             loss = torch.zeros((), dtype=torch.float32, device=hidden.device)
-            grad_weight = torch.zeros_like(weight, dtype=torch.float32)
-            grad_bias = None
-            if bias is not None:
-                grad_bias = torch.zeros_like(bias, dtype=torch.float32)
+            # An output layer is frozen beside an adapter.
+            is_trained = zip((weight, bias), ctx.needs_input_grad[1:3], strict=True)
+            grad_weight, grad_bias = (
+                torch.zeros_like(own, dtype=torch.float32) if needs else None
+                for own, needs in is_trained
+            )
             grad_hidden = []
             # The logits of an eighth of the tokens are in memory at once.
             for rows, labels in zip(hidden.chunk(8), targets.chunk(8), strict=True):
@@ -264,7 +267,8 @@ def _chunked_sum(region: Any) -> Callable[..., Any]:
             grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
             # In place, because a copy of the weight's gradient would raise the peak memory.
             # Autograd therefore refuses a second backward pass.
-            grad_weight = grad_weight.mul_(grad_loss).to(ctx.weight_dtype)
+            if grad_weight is not None:
+                grad_weight = grad_weight.mul_(grad_loss).to(ctx.weight_dtype)
             if grad_bias is not None:
                 grad_bias = grad_bias.mul_(grad_loss).to(ctx.weight_dtype)
             return grad_hidden.mul_(grad_loss), grad_weight, grad_bias, None, None
