@@ -26,6 +26,10 @@ class Block:
         self.previous: Block | None = None
         self.next: Block | None = None
 
+    @property
+    def is_segment(self) -> bool:
+        return self.previous is None and self.next is None
+
 
 @dataclass(slots=True)
 class Pool:
@@ -100,9 +104,8 @@ class CachingAllocator:
     def empty_cache(self) -> None:
         """Give the segments back to the device that are free as a whole."""
         for pool in self.pools.values():
-            whole = [own for own in pool.free if own[2].previous is None and own[2].next is None]
-            self.reserved -= sum(size for size, *_ in whole)
-            pool.free = [own for own in pool.free if own not in whole]
+            self.reserved -= sum(size for size, _, block in pool.free if block.is_segment)
+            pool.free = [own for own in pool.free if not own[2].is_segment]
 
     @property
     def free_blocks(self) -> list[list[tuple[int, int]]]:

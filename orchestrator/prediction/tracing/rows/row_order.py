@@ -150,7 +150,7 @@ def _shapes(spec: TrialSpec, lengths: RowLengths, collate: Collator, rows: Seque
     if lengths.labels is not None:
         scored = lengths.labels[numbers].reshape(of_rows.shape[1:]).sum(axis=-1)
         widths = np.concatenate([widths, scored[None]])
-        tiles = -(-scored // lengths.tile)
+        tiles = np.maximum(1, -(-scored // lengths.tile))
     parts = zip(is_padded.tolist(), widths.transpose(1, 2, 0).tolist(), tiles.tolist(), strict=True)
     return [
         [
