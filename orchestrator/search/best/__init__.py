@@ -4,6 +4,7 @@ search.py           the search itself
 front.py            the same at every memory: the Pareto front
 audit.py            its check: some skipped candidates, measured after all
 budget_queries.py   its decisions: the next candidate, or to end
+stopping_rule.py    when the search ends, and how long a trial may take
 gain.py             how much faster an unmeasured candidate could be, and how likely that is
 state.py            everything learnt from the records: speeds, memory, costs of trials, failures
 plan_state.py       which trials of the plan are open, outstanding or ended
