@@ -22,6 +22,8 @@ Lengths = tuple[int, ...]
 """Positions along each kind of sequence of a batch: of the inputs, of the targets ..."""
 Kind = tuple[int, bool, int]
 """Rows, whether some are padded, and tiles of scored positions (0: the loss has no tiles)."""
+MANY_TILES = 4
+"""So many or more tiles of a loss are traced as one, because each allocates what the first does."""
 
 
 def traced_lengths(wanted: Sequence[Lengths], *, has_tiles: bool = False) -> list[Lengths]:

@@ -57,15 +57,6 @@ _NEW_ATTENTION = {
     _aten._scaled_dot_product_cudnn_attention.default,
     _aten._scaled_dot_product_flash_attention.default,
 }
-_KIND_LEFT_BY = {
-    "build": "weights",
-    "inputs": "inputs",
-    "forward": "saved activations",
-    "backward": "gradients",
-    "update": "optimizer states",
-    "share": "communication buffers",
-}
-"""Phase -> the kind of its allocations that are still in memory when the phase ends."""
 
 
 class AllocationRecorder(TorchDispatchMode):
@@ -111,9 +102,7 @@ class AllocationRecorder(TorchDispatchMode):
             yield
         finally:
             self._phase = outer
-            for number, phase in self._recording.alive.items():
-                if phase == name:
-                    self._recording.kinds.setdefault(number, _KIND_LEFT_BY[name])
+            self._recording.leave(name)
 
     def stream(self, *, samples: int = 0) -> Stream:
         stream = self._recording.to_stream(samples)
@@ -245,6 +234,13 @@ class AllocationRecorder(TorchDispatchMode):
         access = ((self._number(tile), tile.nbytes),)
         own = Operation(kind, self._phase, reads=access, writes=access if writes else ())
         self._recording.operations.append(own)
+
+    def repeated(self, times: int) -> Iterator[None]:
+        """The first of many equal passes of a loop, which stands for what all of them compute."""
+        operations = self._recording.operations
+        before = len(operations)
+        yield
+        operations += operations[before:] * (times - 1)
 
     def _record_operation(self, func: Any, args: tuple[Any, ...], output: Any) -> None:
         own = operation(func, args, output, self._phase, self._number)

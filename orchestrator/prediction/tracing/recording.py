@@ -11,6 +11,16 @@ from orchestrator.prediction.streams.affine_stream import Allocation, Event, Fre
 from orchestrator.prediction.time.operations import Operation
 from orchestrator.prediction.time.step_work import PartWork
 
+_KIND_LEFT_BY = {
+    "build": "weights",
+    "inputs": "inputs",
+    "forward": "saved activations",
+    "backward": "gradients",
+    "update": "optimizer states",
+    "share": "communication buffers",
+}
+"""Phase -> the kind of its allocations that are still in memory when the phase ends."""
+
 
 @dataclass(slots=True)
 class Recording:
@@ -48,6 +58,12 @@ class Recording:
             )
         )
         return number
+
+    def leave(self, phase: str) -> None:
+        """Give the allocations of a phase their kinds that still live at its end."""
+        for number, own in self.alive.items():
+            if own == phase:
+                self.kinds.setdefault(number, _KIND_LEFT_BY[phase])
 
     def take_once(self, name: str, library: str) -> None:
         """Record the workspace of a library, unless that was recorded by this name."""

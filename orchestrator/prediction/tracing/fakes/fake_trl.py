@@ -6,6 +6,7 @@ with kernels that do nothing a trace sees the memory that a GPU would.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
@@ -18,6 +19,7 @@ from jobs.loops.meter import Listener
 from jobs.spec import TrialSpec
 from jobs.techniques.hooks import hook_name, service
 from jobs.trackers.tracker import Phase
+from orchestrator.prediction.streams.length_streams import MANY_TILES
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
 from orchestrator.prediction.tracing.rows.trl_batches import TrlBatches
 
@@ -107,6 +109,7 @@ def trl_on_cuda(recorder: AllocationRecorder) -> Iterator[None]:
     from trl.kernels import chunked_logprob
     from trl.trainer import dpo_trainer, utils
 
+    passes = partial(_passes, recorder, chunked_logprob.TOKEN_CHUNK_SIZE)
     with (
         patch.multiple(
             chunked_logprob,
@@ -115,12 +118,25 @@ def trl_on_cuda(recorder: AllocationRecorder) -> Iterator[None]:
             _backward_kernel=_Kernel(recorder, writes=True),
             _addmm_fp32=_accumulate,
         ),
+        patch.object(chunked_logprob, "range", passes, create=True),
         patch.object(chunked_logprob, "triton", SimpleNamespace(cdiv=lambda *_: 1), create=True),
         patch.object(utils, "_use_triton", lambda _: True),
         patch.object(dpo_trainer, "hash_module", lambda _: ""),
         patch.object(dpo_trainer.DPOTrainer, "_precompute_ref_logps", _without_data),
     ):
         yield
+
+
+def _passes(
+    recorder: AllocationRecorder, tile: int, start: int, stop: int, step: int
+) -> Iterator[int]:
+    """Those of a loop, over tiles or in one. The last of many tiles is left out: it is smaller."""
+    passes = range(start, stop, step)
+    if len(passes) < MANY_TILES or step != tile:
+        yield from passes
+    else:
+        for _ in recorder.repeated(round(stop / step)):
+            yield start
 
 
 def _accumulate(total: torch.Tensor, left: torch.Tensor, right: torch.Tensor) -> None:

@@ -13,6 +13,7 @@ from jobs.loops.row_order import StepsInRandomOrder, measured_rows
 from jobs.spec import TrialSpec
 from jobs.trial.assembly import ragged_steps
 from jobs.trial.data import Collator, RowLengths
+from orchestrator.prediction.streams.length_streams import MANY_TILES
 from orchestrator.prediction.tracing.rows.batches import Shape, distinct_columns
 
 Steps = list[list[Shape]]
@@ -150,7 +151,7 @@ def _shapes(spec: TrialSpec, lengths: RowLengths, collate: Collator, rows: Seque
     if lengths.labels is not None:
         scored = lengths.labels[numbers].reshape(of_rows.shape[1:]).sum(axis=-1)
         widths = np.concatenate([widths, scored[None]])
-        tiles = np.maximum(1, -(-scored // lengths.tile))
+        tiles = (-(-scored // lengths.tile)).clip(1, MANY_TILES)
     parts = zip(is_padded.tolist(), widths.transpose(1, 2, 0).tolist(), tiles.tolist(), strict=True)
     return [
         [

@@ -6,7 +6,6 @@ import copy
 from typing import Any
 
 import numpy as np
-from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
 
 from jobs.loops.contract import Setup
 from jobs.loops.meter import Listener
@@ -23,6 +22,8 @@ class TrlBatches(FileBatches):
     have the usual share of them."""
 
     def __init__(self, spec: TrialSpec) -> None:
+        from trl.kernels.chunked_logprob import TOKEN_CHUNK_SIZE
+
         prepare: Any = bound(spec, "rows") or bound(spec, "preferences")
         rows, self._prepared = prepare(
             spec.data,

@@ -33,7 +33,7 @@ from orchestrator.prediction.streams.sized_stream import SizedStream
 from orchestrator.prediction.tracing import fake_step
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from orchestrator.prediction.tracing.fakes import fake_trl
-from orchestrator.prediction.tracing.rows import row_order, trl_batches
+from orchestrator.prediction.tracing.rows import row_order
 from orchestrator.prediction.tracing.rows.trl_batches import TrlBatches
 from tests.conftest import build_tiny_spec
 from tests.support.tiny_decoders import MODEL, RAGGED
@@ -214,7 +214,6 @@ def test_blocks_of_whole_rows_are_packed_by_trl_and_count_as_rows():
 def test_sizes_of_real_batches_follow_from_few_traced_ones(loop, batching, monkeypatch):
     # Tiles of few positions, so that small batches have several.
     monkeypatch.setattr(chunked_logprob, "TOKEN_CHUNK_SIZE", 16)
-    monkeypatch.setattr(trl_batches, "TOKEN_CHUNK_SIZE", 16)
     spec = _spec({"loop": loop, "batching": batching, "micro_batch": 2})
     step = FakeStep(spec, GPU)
     batches = step.batches
