@@ -32,7 +32,7 @@ from orchestrator.prediction.time.step_work import (
     step_of,
     update_key,
 )
-from orchestrator.prediction.unsupported import is_fsdp, runs_trl
+from orchestrator.prediction.unsupported import is_fsdp
 from orchestrator.units import memory
 
 if TYPE_CHECKING:
@@ -41,10 +41,6 @@ if TYPE_CHECKING:
     from orchestrator.prediction.tracing.fakes.fake_update import Updates
     from orchestrator.prediction.tracing.known_results import KnownResults
     from orchestrator.prediction.tracing.rows.batches import BatchShapes
-
-_MOST_TILED = 32
-"""Others are interpolated to this micro-batch at most if TRL computes the loss: in tiles, of which
-those of a thousand rows take many times as long to trace as all layers."""
 
 
 @dataclass(frozen=True)
@@ -82,15 +78,20 @@ class ModelGroup:
     """Trials of one model. Micro-batches between the smallest and the largest are interpolated."""
 
     def __init__(
-        self, trials: Sequence[TrialSpec], step: FakeStep, gpu: Gpu, shared: Shared
+        self,
+        trials: Sequence[TrialSpec],
+        step: FakeStep,
+        gpu: Gpu,
+        shared: Shared,
+        *,
+        is_likely: bool = False,
     ) -> None:
+        """``is_likely``: the likely figures of an epoch alone, which need one order of its rows."""
         self.step, self.shared = step, shared
-        self._gpu = gpu
+        self._gpu, self._is_likely = gpu, is_likely
         self._sized = SizedStreams(gpu)
         self._accumulates = any(trial.accumulation > 1 for trial in trials)
         sizes = sorted({trial.micro_batch for trial in trials})
-        if runs_trl(trials[0]):
-            sizes = [size for size in sizes if size <= _MOST_TILED] or sizes
         self.affine = [size for size in sizes if size > 1] or sizes
         """Micro-batches whose memory is affine in the size: a single sample has another layout."""
         self._traces: dict[tuple[bool, tuple[tuple[int, ...], ...]], MicroBatches] = {}
@@ -258,6 +259,7 @@ class ModelGroup:
                 self.shared.replays[key] = replay(streams, self._sized)
             return [self.shared.replays[key]]
         orders = row_order.orders(spec, batches.lengths, batches.collate, batches.joins_rows)
+        orders = orders[:1] if self._is_likely else orders
         shapes = [own for steps in orders for own in itertools.chain(*steps)]
         sized = at_lengths(shapes, batches.of_shape, self._traced, self._gpu)
         replays: list[ReplayedPeaks] = []

@@ -261,7 +261,7 @@ def _of_epoch(own: Candidate, gpu: Gpu, shared: Shared, *, is_likely: bool = Fal
     """The candidate, whose memory is that of an epoch of all rows."""
     simpler = traceable(own.spec).spec
     with quiet_libraries(), traced_step(simpler, gpu, shared) as step:
-        group = ModelGroup([simpler], step, gpu, shared)
+        group = ModelGroup([simpler], step, gpu, shared, is_likely=is_likely)
         traced = TracedSets(group, CompiledMemory(group), is_likely)
         device_bytes = traced.device_bytes(own.spec)
     return replace(own, device_bytes=device_bytes, is_of_longest=False)
