@@ -427,7 +427,7 @@ def test_predicted_epochs_of_unequal_rows_are_those_an_h100_measured():
         assert own.device.low <= epoch["device_peak_bytes"] <= own.device.high
 
 
-@pytest.mark.parametrize(("peers", "number"), [("packed_rows", 2), ("dpo", 1)])
+@pytest.mark.parametrize(("peers", "number"), [("packed_rows", 0), ("dpo", 1)])
 def test_predicted_trial_reserves_what_an_h200_measured(peers, number):
     """A 16-bit base leaves segments when it is built, which training begins without."""
     trial = plan(load_config(ROOT / f"tests/data/techniques/peers/{peers}.yaml")).trials[number]
