@@ -30,7 +30,12 @@ from orchestrator.prediction.time.operations import StepWork
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import StepTime
 from orchestrator.prediction.tune.compiled_memory import CompiledMemory
-from orchestrator.prediction.tune.worth_tracing import Sets, techniques, worth_tracing
+from orchestrator.prediction.tune.worth_tracing import (
+    MOST_TRACES,
+    Sets,
+    techniques,
+    worth_tracing,
+)
 
 _FURTHEST = 4
 """So many times the largest micro-batch that is known to fit is the next that is asked for."""
@@ -113,16 +118,21 @@ def forecast_space(
     kernels."""
     chosen = worth_tracing(trials)
     fitting: list[list[Candidate]] = [[] for _ in asked]
-    shared, number = Shared(), 0
+    enough = min(len(chosen), max(len(chosen), MOST_TRACES) // 2)
+    shared, number, useful = Shared(), 0, 0
     with quiet_libraries():
-        for done, sets in enumerate(chosen):
-            watch(done, len(chosen))
+        for sets in chosen:
+            watch(useful, enough)
+            before = sum(map(len, fitting))
             with suppress(Exception):  # a model may refuse any trace
                 for specs in _of_trace(sets, asked, shared):
                     number += 1
                     for found, own in zip(fitting, specs, strict=True):
                         found += own
-        watch(len(chosen), len(chosen))
+            useful += sum(map(len, fitting)) > before
+            if useful == enough:
+                break
+        watch(enough, enough)
     return SpaceForecast(
         asked=asked,
         fitting=fitting,

@@ -13,8 +13,9 @@ from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.estimator import model_key
 from orchestrator.prediction.time.step_work import update_key
 
-MOST_TRACES = 10
-"""Ways to run a model that are traced; each takes seconds."""
+MOST_TRACES = 20
+"""Ways to run a model that may be traced; each takes seconds, and half of them are enough if they
+fit."""
 _FASTEST_FORMATS = ("bf16", "fp16")
 """Of other number formats than the user's, the first that the space has is traced."""
 
