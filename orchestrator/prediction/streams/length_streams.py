@@ -27,55 +27,21 @@ MANY_TILES = 4
 
 
 def traced_lengths(wanted: Sequence[Lengths], *, has_tiles: bool = False) -> list[Lengths]:
-    """The lengths to trace, so that the sizes at all ``wanted`` lengths follow.
+    """Of the ``wanted`` lengths as many as determine the sizes at all of them, and far apart.
+    ``has_tiles``: the last length is the number of scored positions, which enter linearly."""
+    from scipy.linalg import qr  # takes a tenth of a second to import
 
-    They are the points of the smallest grid that determines a polynomial of second degree, or all
-    wanted ones if these are as few. With ``has_tiles``, the last length is the number of scored
-    positions, which enter linearly, and few numbers go with a length, so that wanted ones are
-    traced.
-    """
     distinct = sorted(set(wanted))
-    if has_tiles:
-        return _independent(distinct)
-    ends = [(min(own), max(own)) for own in zip(*distinct, strict=True)]
-    units = [math.gcd(*own) for own in zip(*distinct, strict=True)]
-    halves = [grid for grid in itertools.product(range(3), repeat=len(ends)) if sum(grid) <= 2]
-    points = []
-    for grid in halves:
-        targets = [low + (high - low) * at // 2 for at, (low, high) in zip(grid, ends, strict=True)]
-        points.append(tuple(map(_usual_length, targets, units)))
-    points = sorted(set(points))
-    # Rounding joins points if the lengths differ by little, and then they determine too few terms.
-    for longest in reversed(distinct):
-        if _rank(points) == _rank(points + distinct):
-            break
-        if _rank([*points, longest]) > _rank(points):
-            points.append(longest)
-    return distinct if len(distinct) <= len(points) else points
-
-
-def _independent(distinct: Sequence[Lengths]) -> list[Lengths]:
-    """Of these lengths, as many as determine all terms, and far apart."""
-    usual = [own for own in distinct if _usual_length(own[0], 1) == own[0]] or distinct
-    by_share = sorted(usual, key=lambda own: own[-1] / own[0])
-    points: list[Lengths] = []
-    for own in (usual[-1], usual[0], usual[len(usual) // 2], by_share[0], by_share[-1], *distinct):
-        if not points or _rank([*points, own], True) > _rank(points, True):
-            points.append(own)
-    return points
-
-
-def _rank(lengths: Sequence[Lengths], has_tiles: bool = False) -> int:
-    """How many terms of a polynomial of second degree its values at these lengths determine."""
-    longest = np.max(lengths, axis=0)
-    return int(np.linalg.matrix_rank([_powers(own, longest, has_tiles) for own in lengths]))
-
-
-def _usual_length(target: int, unit: int) -> int:
-    """A length near ``target`` that runs the same kernels as most: attention copies a mask whose
-    rows are no multiple of 16, so the length is odd unless all lengths are such multiples."""
-    length = max(unit, target // unit * unit)
-    return length if unit % 16 == 0 or length % 2 else max(1, length - 1)
+    longest = np.max(distinct, axis=0)
+    terms = np.array([_powers(own, longest, has_tiles) for own in distinct])
+    # Attention copies a mask whose rows are no multiple of 16, so most lengths run other kernels.
+    sequences = np.array(distinct)[:, : -1 if has_tiles else None]
+    usual = np.all(sequences % 2 > 0, axis=1)
+    rank = np.linalg.matrix_rank(terms)
+    if np.linalg.matrix_rank(terms * usual[:, None]) == rank:
+        terms = terms * usual[:, None]
+    *_, order = qr(terms.T, mode="economic", pivoting=True)
+    return sorted(distinct[own] for own in order[:rank])
 
 
 def at_lengths(
