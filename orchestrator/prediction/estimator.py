@@ -41,17 +41,24 @@ def unwatched(done: int, trials: int) -> None:
     """The ``Watch`` of a caller that shows no progress."""
 
 
-def predict(trials: Sequence[TrialSpec], gpu: Gpu, watch: Watch = unwatched) -> list[Prediction]:
-    """Predictions in the order of the trials. Output of libraries goes to stderr."""
-    return [own for (own,) in predict_on(trials, [gpu], watch)]
+def predict(
+    trials: Sequence[TrialSpec], gpu: Gpu, watch: Watch = unwatched, *, is_likely: bool = False
+) -> list[Prediction]:
+    """Predictions in the order of the trials; ``is_likely``: without intervals of an epoch's other
+    orders. Output of libraries goes to stderr."""
+    return [own for (own,) in predict_on(trials, [gpu], watch, is_likely=is_likely)]
 
 
 def predict_on(
-    trials: Sequence[TrialSpec], gpus: Sequence[Gpu], watch: Watch = unwatched
+    trials: Sequence[TrialSpec],
+    gpus: Sequence[Gpu],
+    watch: Watch = unwatched,
+    *,
+    is_likely: bool = False,
 ) -> list[list[Prediction]]:
     """For each trial, in order, its predictions by the constants of each GPU."""
     by_id: dict[str, list[Prediction]] = {}
-    shared = Shared()
+    shared = Shared(is_likely=is_likely)
     watch(0, len(trials))
     with quiet_libraries():
         for group in sharing_traces(trials):

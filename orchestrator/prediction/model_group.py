@@ -47,6 +47,8 @@ if TYPE_CHECKING:
 class Shared:
     """What is computed once for the trials of all models and GPUs."""
 
+    is_likely: bool = False
+    """Whether likely figures alone are asked for, which need one order of an epoch's rows."""
     updates: dict[tuple[str, str], Updates] = field(default_factory=dict)
     """Of each optimizer step, and of what it trains."""
     blocks: dict[str, CompiledBlock] = field(default_factory=dict)
@@ -78,17 +80,10 @@ class ModelGroup:
     """Trials of one model. Micro-batches between the smallest and the largest are interpolated."""
 
     def __init__(
-        self,
-        trials: Sequence[TrialSpec],
-        step: FakeStep,
-        gpu: Gpu,
-        shared: Shared,
-        *,
-        is_likely: bool = False,
+        self, trials: Sequence[TrialSpec], step: FakeStep, gpu: Gpu, shared: Shared
     ) -> None:
-        """``is_likely``: the likely figures of an epoch alone, which need one order of its rows."""
         self.step, self.shared = step, shared
-        self._gpu, self._is_likely = gpu, is_likely
+        self._gpu = gpu
         self._sized = SizedStreams(gpu)
         self._accumulates = any(trial.accumulation > 1 for trial in trials)
         sizes = sorted({trial.micro_batch for trial in trials})
@@ -259,7 +254,8 @@ class ModelGroup:
                 self.shared.replays[key] = replay(streams, self._sized)
             return [self.shared.replays[key]]
         orders = row_order.orders(spec, batches.lengths, batches.collate, batches.joins_rows)
-        orders = orders[:1] if self._is_likely else orders
+        if self.shared.is_likely:
+            orders = [orders[0], orders[-1]]
         shapes = [own for steps in orders for own in itertools.chain(*steps)]
         sized = at_lengths(shapes, batches.of_shape, self._traced, self._gpu)
         replays: list[ReplayedPeaks] = []

@@ -185,7 +185,9 @@ class EpochForecasts(ExitStack, Observer):
             return
         if self._pool is None:
             self._pool = self.enter_context(workers())
-        self._forecasts[spec.trial_id] = self._pool.apply_async(predict, ([spec], self._gpu))
+        self._forecasts[spec.trial_id] = self._pool.apply_async(
+            predict, ([spec], self._gpu), {"is_likely": True}
+        )
 
     def completed(self, record: TrialRecord) -> TrialRecord:
         """The record with ``epoch_growth_bytes``, if its rows differ and a forecast is possible."""

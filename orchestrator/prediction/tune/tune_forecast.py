@@ -148,10 +148,10 @@ def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Predi
     without any, the card's own memory). An epoch of all rows says of the fastest that is
     not compiled what they take beside the longest, and so of all. Raises what a trace does."""
     asked = [(gpu, budget) for budget in budgets or (gpu.total_bytes,)]
-    shared = Shared()
+    shared = Shared(is_likely=True)
     with quiet_libraries():
         # A trial may show that the upper end of a forecast is too high.
-        answers = list(_of_trace(sets, asked, shared, is_likely=True))
+        answers = list(_of_trace(sets, asked, shared))
         found = {own.spec.trial_id: own for of_set in answers for fits in of_set for own in fits}
         if not found:
             return []
@@ -159,7 +159,7 @@ def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Predi
         fastest = min(
             found.values(), key=lambda own: (traceable(own.spec).is_compiled, _seconds(own))
         )
-        epoch = _of_epoch(fastest, gpu, shared, is_likely=True)
+        epoch = _of_epoch(fastest, gpu, shared)
         added = epoch.device_bytes / fastest.device_bytes
     return [_as_prediction(own, added) for own in found.values()]
 
@@ -175,14 +175,12 @@ def _as_prediction(own: Candidate, added: float) -> Prediction:
     return Prediction(trial_id=own.spec.trial_id, choices=choices, device=device, step=own.step)
 
 
-def _of_trace(
-    sets: Sets, asked: Asked, shared: Shared, *, is_likely: bool = False
-) -> Iterator[list[list[Candidate]]]:
+def _of_trace(sets: Sets, asked: Asked, shared: Shared) -> Iterator[list[list[Candidate]]]:
     """Of each set the largest micro-batches that fit, for each memory. Raises what a trace does."""
     simpler = [traceable(spec).spec for spec in itertools.chain(*sets)]
     with traced_step(simpler[0], asked[0][0], shared) as step:
         group = longest_rows_group(simpler, step, asked[0][0], shared)
-        traced = TracedSets(group, CompiledMemory(group), is_likely)
+        traced = TracedSets(group, CompiledMemory(group))
         for specs in sets:
             yield [traced.fitting(specs, *own) for own in asked]
 
@@ -193,8 +191,6 @@ class TracedSets:
 
     group: ModelGroup
     compiled: CompiledMemory
-    is_likely: bool = False
-    """Whether memory is the likely figure in any case."""
 
     def fitting(self, specs: Sequence[TrialSpec], gpu: Gpu, memory_bytes: int) -> list[Candidate]:
         """The largest micro-batches of a set that fit, of which one is the fastest. ``specs``: the
@@ -231,7 +227,7 @@ class TracedSets:
         device = self.group.memory(simpler.spec, kept=kept).device
         if device is None:
             return sys.maxsize
-        return device.bytes if kept or self.is_likely else device.most
+        return device.bytes if kept or self.group.shared.is_likely else device.most
 
 
 def _how_many_fit(
@@ -267,11 +263,11 @@ def _how_many_fit(
     return fits
 
 
-def _of_epoch(own: Candidate, gpu: Gpu, shared: Shared, *, is_likely: bool = False) -> Candidate:
+def _of_epoch(own: Candidate, gpu: Gpu, shared: Shared) -> Candidate:
     """The candidate, whose memory is that of an epoch of all rows."""
     simpler = traceable(own.spec).spec
     with quiet_libraries(), traced_step(simpler, gpu, shared) as step:
-        group = ModelGroup([simpler], step, gpu, shared, is_likely=is_likely)
-        traced = TracedSets(group, CompiledMemory(group), is_likely)
+        group = ModelGroup([simpler], step, gpu, shared)
+        traced = TracedSets(group, CompiledMemory(group))
         device_bytes = traced.device_bytes(own.spec)
     return replace(own, device_bytes=device_bytes, is_of_longest=False)

@@ -14,7 +14,7 @@ from tests.support.records import make_record
 UNEQUAL = SyntheticData(lengths=RowLengthDistribution(distribution="uniform", mean=20))
 
 
-def predicted(specs, gpu):
+def predicted(specs, gpu, *, is_likely):
     """A forecast of another process; the workers import it by name."""
     device, trial_device = (figure(size, below=0, above=0) for size in (70_000, 58_000))
     return [Prediction(trial_id="", choices={}, device=device, trial_device=trial_device)]

@@ -112,7 +112,11 @@ def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path, monkeypatch)
     monkeypatch.undo()
     found = {own.trial_id: own for own in largest_that_fit(sets, GPU, ())}
     assert found.keys() == {own.trial_id for own in trials}
-    likely = predict([candidate.spec], GPU)[0].device.bytes
+    (epoch,) = predict([candidate.spec], GPU)
+    (in_one_order,) = predict([candidate.spec], GPU, is_likely=True)
+    assert in_one_order.device.bytes == epoch.device.bytes
+    assert in_one_order.trial_device.bytes == epoch.trial_device.bytes
+    likely = epoch.device.bytes
     assert found[candidate.spec.trial_id].device.bytes == pytest.approx(likely, abs=1)
     assert likely < most
     step = group_of(candidate.spec).step_work(candidate.spec)
