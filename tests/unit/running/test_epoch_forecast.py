@@ -20,7 +20,7 @@ def predicted(specs, gpu, *, is_likely):
     return [Prediction(trial_id="", choices={}, device=device, trial_device=trial_device)]
 
 
-def broken(specs, gpu):
+def broken(specs, gpu, *, is_likely):
     raise NotImplementedError
 
 
