@@ -3,7 +3,7 @@
 import functools
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,8 @@ _QUOTIENT = re.compile(r"\$\((?:expr|\() *(\w+) */ *(\w+) *\)?\)")
 """How a script divides a batch among GPUs."""
 _LIST = re.compile(r"^[ \t]*(\w+)=\(([^()]*)\)", re.MULTILINE)
 """A list of options under a name, over several lines."""
+_LAUNCHERS = {"nproc_per_node": "num_processes", "num_gpus": "num_processes"}
+"""Option of torchrun or DeepSpeed -> accelerate's."""
 _OPERATORS = (";", "&&", "||", "|", "&")
 # In the order in which a file's keys are compared with their marks.
 _TABLES = """
@@ -36,15 +38,19 @@ class UnreadableFileError(ValueError):
     """A file is in no known dialect; the text says why."""
 
 
-def read_file(path: Path) -> tuple[Dialect, Mapping[str, Any]]:
-    """The dialect of a file and its keys. Raises UnreadableFileError."""
+Source = tuple[Dialect, Mapping[str, Any]]
+"""A dialect, and the keys that are written in it."""
+
+
+def read_file(path: Path) -> list[Source]:
+    """What a file says, of a command its launcher's options first. Raises UnreadableFileError."""
     try:
         found = _of_keys(read_document(path).value)
     except ConfigError as error:
         if path.suffix in (".yaml", ".yml", ".json"):
             raise UnreadableFileError(str(error)) from None
         found = _of_command(_script(path))
-    if found is None:
+    if not found:
         if path.suffix in (".py", ".ipynb"):
             how = "write its arguments with TrainingArguments.to_json_string(), and give that file"
             raise UnreadableFileError(f"{path}: Python code is not run here; {how}")
@@ -65,13 +71,13 @@ def _script(path: Path) -> str:
         raise UnreadableFileError(f"{path}: {error.strerror or error}") from None
 
 
-def _of_keys(content: Mapping[str, Any]) -> tuple[Dialect, Mapping[str, Any]] | None:
+def _of_keys(content: Mapping[str, Any]) -> list[Source]:
     found = (known for known in dialects() if not content.keys().isdisjoint(known.marks))
-    return next(((known, content) for known in found), None)
+    return [(known, content) for known in found][:1]
 
 
-def _of_command(text: str) -> tuple[Dialect, Mapping[str, Any]] | None:
-    for words, options in _commands(text):
+def _of_command(text: str) -> list[Source]:
+    for words, options, launch in _commands(text):
         called = " ".join(words)
         for known in dialects():
             found = known.command and re.search(known.command, called)
@@ -80,14 +86,16 @@ def _of_command(text: str) -> tuple[Dialect, Mapping[str, Any]] | None:
             )
             if found and options and is_whole:
                 named = next(filter(None, found.groups()), None)
-                return known, {**({"command": named} if named else {}), **options}
-    return None
+                trains = known, {**({"command": named} if named else {}), **options}
+                launcher = next(own for own in dialects() if own.name == "accelerate")
+                return [(launcher, launch), trains] if launch else [trains]
+    return []
 
 
-def _commands(text: str) -> Iterator[tuple[list[str], Mapping[str, Any]]]:
-    """Each command of a script: its words before the first option, and its options. ``--key
-    value``, ``--key=value``, a switch (true) and a list of values are read; variables that the
-    script sets are replaced, and nothing is run."""
+def _commands(text: str) -> Iterator[tuple[list[str], Mapping[str, Any], Mapping[str, Any]]]:
+    """Each command of a script: its words before the first option, its options, and those of what
+    launches it, as accelerate names them. ``--key value``, ``--key=value``, a switch (true) and a
+    list of values are read; variables that the script sets are replaced, and nothing is run."""
     variables: dict[str, str] = {}
     for name, options in _LIST.findall(text):
         options = re.sub(r"\s+(#.*)?", " ", options).replace("\\", r"\\")
@@ -106,7 +114,11 @@ def _commands(text: str) -> Iterator[tuple[list[str], Mapping[str, Any]]]:
             name, _, value = words.pop(0).partition("=")
             variables[name] = value
         if any(word.startswith("--") for word in words):
-            yield _options(words)
+            called, launch, options = _parts(words)
+            launch = {_LAUNCHERS.get(name, name): value for name, value in launch.items()}
+            if processes := variables.get("NPROC_PER_NODE"):
+                launch["num_processes"] = _value(processes)
+            yield called, options, launch
 
 
 def _quotient(total: str, parts: str, variables: Mapping[str, str]) -> str:
@@ -117,14 +129,23 @@ def _quotient(total: str, parts: str, variables: Mapping[str, str]) -> str:
     return str(int(numbers[0]) // max(1, int(numbers[1])))
 
 
-def _options(words: list[str]) -> tuple[list[str], dict[str, Any]]:
+def _parts(words: list[str]) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
+    """What a command calls, the options of its launcher, which stand before the script or the
+    module (``accelerate launch --x 1 train.py``), and its own."""
+    modules = [at + 1 for at, word in enumerate(words[:-1]) if word == "-m"]
+    for at in modules:
+        words[at] = words[at].replace(".", "/") + ".py"
     first = next(index for index, word in enumerate(words) if word.startswith("--"))
-    # A launcher has options of its own before the script: ``accelerate launch --x 1 train.py``.
     scripts = [index for index, word in enumerate(words) if word.endswith(".py")]
-    first = max([first, *(index + 1 for index in scripts)])
+    begin = max([first, *(index + 1 for index in scripts)])
+    launch = [word for word in words[first : begin - 1] if word != "-m"]
+    return words[:begin], _options(launch), _options(words[begin:])
+
+
+def _options(words: Sequence[str]) -> dict[str, Any]:
     options: dict[str, Any] = {}
     name = ""
-    for word in words[first:]:
+    for word in words:
         if word.startswith("--"):
             name, has_value, value = word[2:].partition("=")
             name = name.replace("-", "_")
@@ -132,7 +153,7 @@ def _options(words: list[str]) -> tuple[list[str], dict[str, Any]]:
         elif name:
             earlier = options[name]
             options[name] = _value(word) if earlier is True else [*_listed(earlier), _value(word)]
-    return words[:first], options
+    return options
 
 
 def _listed(value: Any) -> list[Any]:

@@ -84,7 +84,7 @@ def translated(
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UnreadableFileError(f"{model_config}: no config.json ({error})") from None
     return translate(
-        [read_file(path) for path in files],
+        [source for path in files for source in read_file(path)],
         model=model,
         model_config=config,
         folder=files[0].parent,

@@ -13,6 +13,7 @@ from orchestrator.planning.dialects.registry import UnreadableFileError, dialect
 from orchestrator.planning.dialects.to_ours.axes import axes_of
 from orchestrator.planning.dialects.to_ours.facts import ours
 from orchestrator.planning.dialects.to_ours.models import shape_of
+from orchestrator.planning.dialects.trainers.tables import Verdict
 from orchestrator.planning.dialects.translate import translated
 from orchestrator.planning.dialects.write_back.changes import changed_file
 from orchestrator.planning.plan import plan
@@ -155,7 +156,7 @@ cutoff_len: 512
 def test_a_script_of_ms_swift_is_read_and_not_run(tmp_path):
     result = read(tmp_path, SWIFT, "train.sh")
     axes = result.document["axes"]
-    assert result.dialects == ("ms-swift",)
+    assert result.dialects == ("accelerate", "ms-swift")
     assert axes["accumulation"] == 8
     assert axes["adapter"]["lora"]["target_modules"] == ["q_proj", "v_proj"]
     assert axes["base"] == {"bnb_4bit": {"upcast": False}}
@@ -190,6 +191,25 @@ def test_a_command_line_of_trl(tmp_path):
     assert axes["loop"] == {"trl_dpo": {"beta": 0.2}}
     assert (axes["precision"], axes["optimizer"], axes["micro_batch"]) == ("fp32", "sgd", 4)
     assert became(result, "no_such_option") == "unknown"
+
+
+@pytest.mark.parametrize(
+    ("launcher", "trainer"),
+    [
+        ("accelerate launch --num_processes 4 --multi_gpu trl/scripts/sft.py", "TRL"),
+        ("torchrun --nproc_per_node=4 -m trl.scripts.sft", "TRL"),
+        ("NPROC_PER_NODE=4 swift sft", "ms-swift"),
+        ("deepspeed --num_gpus 4 train.py", "TrainingArguments"),
+        ("python -m torch.distributed.run --nproc-per-node 4 train.py", "TrainingArguments"),
+    ],
+)
+def test_the_launcher_of_a_command_says_how_many_processes_train(tmp_path, launcher, trainer):
+    command = f"{launcher} --model gpt2 --per_device_train_batch_size 2\n"
+    result = read(tmp_path, command, "train.sh")
+    assert result.dialects == ("accelerate", trainer)
+    (processes,) = [own for own in result.entries if own.key == "num_processes"]
+    assert (processes.value, processes.verdict) == (4, Verdict.NEAREST)
+    assert result.document["axes"]["micro_batch"] == 2
 
 
 def test_files_of_one_training_are_read_together(tmp_path):

@@ -41,7 +41,7 @@ def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
     """The user's file as it is for the configuration with these choices; only changed keys differ.
     The changed keys are read again, so that what they do not say is known. Raises
     UnreadableFileError if the file is in no known dialect."""
-    dialect, content = read_file(path)
+    *_, (dialect, content) = read_file(path)
     is_command = path.suffix not in (".yaml", ".yml", ".json")
     edits: dict[str, Any] = {}
     changed = content
