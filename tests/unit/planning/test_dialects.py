@@ -204,8 +204,8 @@ def test_a_command_line_of_trl(tmp_path):
     ],
 )
 def test_the_launcher_of_a_command_says_how_many_processes_train(tmp_path, launcher, trainer):
-    command = f"{launcher} --model gpt2 --per_device_train_batch_size 2\n"
-    result = read(tmp_path, command, "train.sh")
+    command = f"{launcher} --per_device_train_batch_size 2\n"
+    result = read(tmp_path, command, "train.sh", model="gpt2")
     assert result.dialects == ("accelerate", trainer)
     (processes,) = [own for own in result.entries if own.key == "num_processes"]
     assert (processes.value, processes.verdict) == (4, Verdict.NEAREST)
