@@ -115,10 +115,15 @@ def _commands(text: str) -> Iterator[tuple[list[str], Mapping[str, Any], Mapping
             variables[name] = value
         if any(word.startswith("--") for word in words):
             called, launch, options = _parts(words)
-            launch = {_LAUNCHERS.get(name, name): value for name, value in launch.items()}
-            if processes := variables.get("NPROC_PER_NODE"):
-                launch["num_processes"] = _value(processes)
-            yield called, options, launch
+            yield called, options, _as_accelerate(launch, variables)
+
+
+def _as_accelerate(launch: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
+    """A launcher's options, and the variable that ms-swift reads, as accelerate names them."""
+    options = {_LAUNCHERS.get(name, name): value for name, value in launch.items()}
+    if processes := variables.get("NPROC_PER_NODE"):
+        options["num_processes"] = _value(processes)
+    return options
 
 
 def _quotient(total: str, parts: str, variables: Mapping[str, str]) -> str:

@@ -17,7 +17,7 @@ from orchestrator.search.best.gain import (
     probability_to_fit,
     remaining_gain,
     smaller_than_tried,
-    untold_by,
+    told_apart,
 )
 from orchestrator.search.best.plan_state import PlanState
 from orchestrator.search.best.state import SearchState
@@ -140,14 +140,8 @@ class _Deciding:
         # Open repeats of what was measured run first.
         repeats = [index for index in state.measured if self.is_open[index]]
         best = most_per_second(values, gains, seconds, is_worth_measuring)
-        # A budget without a pick comes before a faster pick of another.
-        leaders = [
-            (own.result.pick is None, state.forecast_log_speed[own.leader], own.leader)
-            for own in assessments
-            if own.leader is not None and can_gain[own.leader]
-        ]
-        *_, most_valuable = max(leaders, default=(best,))
-        chosen = next(iter(repeats), most_valuable)
+        leader = self._first_leader(assessments, can_gain)
+        chosen = next(iter(repeats), best if leader is None else leader)
         is_worth_measuring[repeats] = True
         return Decisions(
             next=chosen,
@@ -155,6 +149,15 @@ class _Deciding:
             results=tuple(assessment.result for assessment in assessments),
             allowed_seconds=self.stopping.allowed_seconds(float(expected[chosen or 0]), left),
         )
+
+    def _first_leader(self, assessments: Sequence[_Assessment], can_gain: Mask) -> int | None:
+        """The fastest by its forecast, of the budgets without a pick before others."""
+        leaders = [
+            (own.result.pick is None, self.state.forecast_log_speed[own.leader], own.leader)
+            for own in assessments
+            if own.leader is not None and can_gain[own.leader]
+        ]
+        return max(leaders)[-1] if leaders else None
 
     def _seconds_left(self, seconds: Array) -> float:
         """Slot time for further trials. A running one is charged with its expected ``seconds``."""
@@ -216,7 +219,7 @@ class _Deciding:
         self, posterior: Posterior, query: BudgetQuery, incumbent: int | None, in_time: Mask
     ) -> int | None:
         forecast, regret = self.state.forecast_log_speed, self.stopping.regret
-        known = untold_by(forecast, list(self.state.measured), in_time & query.candidates, regret)
+        known = told_apart(forecast, list(self.state.measured), in_time & query.candidates, regret)
         by_forecast = replace(posterior, log_speed=forecast)
         first = fastest_of(by_forecast, known, query.within_bytes)
         if first is None or incumbent is None:

@@ -147,16 +147,20 @@ def _shapes(spec: TrialSpec, lengths: RowLengths, collate: Collator, rows: Seque
     is_padded = (of_rows[0] < widths[0][..., None]).any(axis=-1)
     if getattr(collate, "flattens_rows", False):
         widths, is_padded = of_rows.sum(axis=-1), np.zeros_like(is_padded)
-    tiles = np.zeros(widths.shape[1:], int)
+    tiles = np.zeros_like(is_padded, int)
     if lengths.labels is not None:
         scored = lengths.labels[numbers].reshape(of_rows.shape[1:]).sum(axis=-1)
         widths = np.concatenate([widths, scored[None]])
         tiles = (-(-scored // lengths.tile)).clip(1, MANY_TILES)
-    parts = zip(is_padded.tolist(), widths.transpose(1, 2, 0).tolist(), tiles.tolist(), strict=True)
+    return _steps(spec.micro_batch, is_padded, widths.transpose(1, 2, 0), tiles)
+
+
+def _steps(rows: int, *of_batches: np.ndarray) -> Steps:
+    """The shapes of micro-batches, by whether each is padded, its lengths and its tiles."""
     return [
         [
-            Shape(spec.micro_batch, padded, tuple(own), tile)
-            for padded, own, tile in zip(*step, strict=True)
+            Shape(rows, is_padded, tuple(own), tiles)
+            for is_padded, own, tiles in zip(*step, strict=True)
         ]
-        for step in parts
+        for step in zip(*(own.tolist() for own in of_batches), strict=True)
     ]

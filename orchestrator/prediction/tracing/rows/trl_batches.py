@@ -33,6 +33,8 @@ class TrlBatches(FileBatches):
             batching=hook_name(spec, "batching"),
         )
         super().__init__(rows, self._prepared)
+        positions, scored = _positions_of_rows(rows)
+        self._scored_share = float(scored.sum() / positions.sum())
         synthetic = spec.data.synthetic
         self._repeats = synthetic is not None
         if synthetic is not None and synthetic.lengths is None:
@@ -42,10 +44,9 @@ class TrlBatches(FileBatches):
             # Both answers of a pair are padded to the longest of the batch.
             self.lengths = RowLengths(
                 by_column={"tokens": self.lengths.tokens},
-                labels=_labels_of_rows(rows),
+                labels=scored,
                 tile=TOKEN_CHUNK_SIZE,
             )
-        self._learned = _learned_share(rows)
         if getattr(self._prepared, "counts_whole_rows", False):
             rows_of_blocks = np.concatenate([own for own, _ in arrow_lists(rows, "seq_lengths")])
             self.samples_per_row = float(rows_of_blocks.mean())
@@ -82,7 +83,7 @@ class TrlBatches(FileBatches):
         length = self._length(shape, position)
         row = dict(self._rows[0])
         answers = 2 if "prompt_ids" in row else 1
-        labels = round(answers * self._learned * length)
+        labels = round(answers * self._scored_share * length)
         if shape.tiles:
             labels = (shape.lengths[-1] + position) // shape.rows
         labels = max(1, min(labels, answers * (length - 1)))
@@ -101,28 +102,19 @@ class TrlBatches(FileBatches):
         return row
 
 
-def _labels_of_rows(rows: Any) -> np.ndarray:
-    """Positions of each row whose token is predicted and has a label, int64 (rows,)."""
+def _positions_of_rows(rows: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Positions of each row, and those whose token is predicted and has a label, int64 (rows,)."""
     if "labels" not in rows.column_names:
-        answers = (arrow_lists(rows, f"{name}_ids") for name in ("chosen", "rejected"))
-        return np.sum([np.concatenate([own for own, _ in parts]) for parts in answers], axis=0)
+        prompts, *answers = (
+            np.concatenate([lengths for lengths, _ in arrow_lists(rows, f"{name}_ids")])
+            for name in ("prompt", "chosen", "rejected")
+        )
+        scored = np.sum(answers, axis=0)
+        return 2 * prompts + scored, scored
     lengths, labels = map(np.concatenate, zip(*arrow_lists(rows, "labels"), strict=True))
-    begins = np.cumsum(lengths) - lengths
-    scored = labels != IGNORED
+    has_label = labels != IGNORED
     # A block has several texts, and the first token of each is not predicted.
     parts = list(arrow_lists(rows, "seq_lengths")) if "seq_lengths" in rows.column_names else []
     texts = np.concatenate([own for _, own in parts]) if parts else lengths
-    scored[np.cumsum(texts) - texts] = False
-    return np.add.reduceat(scored, begins, dtype=np.int64)
-
-
-def _learned_share(rows: Any) -> float:
-    """The share of all positions that have a label."""
-    if "labels" in rows.column_names:
-        labels = [values for _, values in arrow_lists(rows, "labels")]
-        return float(np.mean(np.concatenate(labels) != IGNORED))
-    prompt, *answers = (
-        sum(int(lengths.sum()) for lengths, _ in arrow_lists(rows, f"{name}_ids"))
-        for name in ("prompt", "chosen", "rejected")
-    )
-    return sum(answers) / (2 * prompt + sum(answers))
+    has_label[np.cumsum(texts) - texts] = False
+    return lengths, np.add.reduceat(has_label, np.cumsum(lengths) - lengths, dtype=np.int64)
