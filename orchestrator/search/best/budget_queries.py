@@ -17,7 +17,7 @@ from orchestrator.search.best.gain import (
     probability_to_fit,
     remaining_gain,
     smaller_than_tried,
-    told_apart,
+    with_own_forecast,
 )
 from orchestrator.search.best.plan_state import PlanState
 from orchestrator.search.best.state import SearchState
@@ -219,7 +219,9 @@ class _Deciding:
         self, posterior: Posterior, query: BudgetQuery, incumbent: int | None, in_time: Mask
     ) -> int | None:
         forecast, regret = self.state.forecast_log_speed, self.stopping.regret
-        known = told_apart(forecast, list(self.state.measured), in_time & query.candidates, regret)
+        known = with_own_forecast(
+            forecast, list(self.state.measured), in_time & query.candidates, regret
+        )
         by_forecast = replace(posterior, log_speed=forecast)
         first = fastest_of(by_forecast, known, query.within_bytes)
         if first is None or incumbent is None:

@@ -232,7 +232,7 @@ def fastest_of(posterior: Posterior, candidates: Sequence[int], budget_bytes: fl
     return max(fitting, key=posterior.log_speed.__getitem__, default=None)
 
 
-def told_apart(
+def with_own_forecast(
     forecast: Array, measured: Sequence[int], candidates: Mask, regret: float
 ) -> list[int]:
     """The candidates whose ``forecast`` (a log speed, -inf without) is not that of a measured one:

@@ -12,7 +12,7 @@ from orchestrator.search.best.gain import (
     most_per_second,
     probability_to_fit,
     remaining_gain,
-    told_apart,
+    with_own_forecast,
 )
 from orchestrator.search.best.state import SearchState
 from orchestrator.search.model.candidates import candidates_of
@@ -44,9 +44,9 @@ def posterior() -> Posterior:
 def test_forecasts_equal_to_that_of_a_measured_candidate_tell_nothing():
     forecast = np.array([1.0, 1.004, 0.9, 2.0, -np.inf, 3.0])
     candidates = np.array([False, True, True, True, True, False])
-    assert told_apart(forecast, [0], candidates, 0.01) == [2, 3]
+    assert with_own_forecast(forecast, [0], candidates, 0.01) == [2, 3]
     # A measured candidate may have no forecast.
-    assert told_apart(forecast, [4], candidates, 0.01) == [1, 2, 3]
+    assert with_own_forecast(forecast, [4], candidates, 0.01) == [1, 2, 3]
 
 
 def test_gains_without_an_incumbent_do_not_depend_on_slow_candidates_that_do_not_fit():
