@@ -21,8 +21,9 @@ if TYPE_CHECKING:
     from orchestrator.running.sweep_run import SweepEnd
 
 SEARCH_SHARE = 0.75
-"""Share of the GPU time for the search. The rest is for follow-ups, which verify its picks. A
-compiled pick is compiled again for its cap check, mostly from the cache of its first trial."""
+"""Share of the GPU time for the search. The rest is for follow-ups, which verify its picks, and for
+the search as far as none of them can use it. A compiled pick is compiled again for its cap check,
+mostly from the cache of its first trial."""
 SEARCH_SHARE_OF_UNEQUAL_ROWS = 0.6
 """The same where rows are of unequal length, because the gain is measured in rounds there."""
 
@@ -48,7 +49,6 @@ def space_of(
     search = TuneOptions(
         any_recipe=goal.recipe != "own",
         slot_seconds=search_seconds,
-        reserve_seconds=gpu_seconds - search_seconds,
         effective_batch=space.effective_batch,
     )
     policy = FollowUpPolicy(

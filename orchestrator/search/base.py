@@ -50,6 +50,10 @@ class Search(ABC):
         """Slot time that the search has taken beyond its own."""
         return 0.0
 
+    def extend(self, seconds: float) -> None:
+        """Let a search that has taken its own slot time take so much more; others need no time."""
+        return
+
     def skipped(self) -> Iterable[TrialRecord]:
         """A record for each planned trial that the search decided not to run, with rule and reason.
         Until the search is exhausted a skipped trial may still become pending again."""

@@ -38,13 +38,19 @@ class FollowUpPlan:
         return tie_break(self._records_of(pick.contenders), self.policy.tie_break_rounds)
 
     def cap_checks(self, pick: BudgetPick) -> list[TrialSpec]:
-        """Trials of a budget's picks under a memory cap; none if the budget is at least the GPU's
-        memory."""
-        is_capped = pick.budget_bytes < self.results.device_bytes
-        if not (self.policy.verify_budgets and is_capped and len(pick.failed) < MAX_FAILED_CHECKS):
+        """Trials of a budget's picks under a memory cap, unless a smaller cap checks them; none if
+        the budget is at least the GPU's memory."""
+        if not self._is_checked(pick):
             return []
-        checked = [*pick.configurations, *self._longest(pick.budget_bytes)]
+        smaller = (own for own in self.picks if own.budget_bytes < pick.budget_bytes)
+        others = [each for own in smaller if self._is_checked(own) for each in own.configurations]
+        wanted = [*pick.configurations, *self._longest(pick.budget_bytes)]
+        checked = [own for own in wanted if own not in others]
         return [under_cap(record, pick.budget_bytes) for record in self._records_of(checked)]
+
+    def _is_checked(self, pick: BudgetPick) -> bool:
+        is_capped = pick.budget_bytes < self.results.device_bytes
+        return self.policy.verify_budgets and is_capped and len(pick.failed) < MAX_FAILED_CHECKS
 
     def gain_rounds(self, pick: BudgetPick) -> list[list[TrialSpec]]:
         """For each of a budget's picks, all rounds of trials that compare it with the baseline;

@@ -57,6 +57,7 @@ class FollowUps(Search):
 
     def ask(self) -> TrialSpec | None:
         """The next trial of the search, or after its end the next affordable follow-up."""
+        self._lend()
         trial = self._search.ask()
         if trial is None:
             trial = next(self._affordable(), None)
@@ -96,6 +97,7 @@ class FollowUps(Search):
 
     @property
     def exhausted(self) -> bool:
+        self._lend()
         if not self._search.exhausted or self._outstanding:
             return False
         return next(self._affordable(), None) is None
@@ -113,6 +115,12 @@ class FollowUps(Search):
 
     def summary(self) -> Mapping[str, Any]:
         return self._search.summary()
+
+    def _lend(self) -> None:
+        """Leave the search the time that none of the follow-ups of its picks can use."""
+        if not self._charged_seconds and self._current_plan() is not None:
+            needed = self._expected_seconds(self._affordable())
+            self._search.extend(self._allowed_seconds() - needed)
 
     def _affordable(self) -> Iterator[TrialSpec]:
         """The follow-ups that were not asked for yet and fit the allowance, after the search."""

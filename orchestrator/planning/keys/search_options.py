@@ -60,8 +60,6 @@ class TuneOptions(BestOptions):
 
     slot_seconds: float
     """GPU time for the search."""
-    reserve_seconds: float = 0.0
-    """More of it, for budgets without a pick alone."""
     effective_batch: int | None = None
     """Samples per optimizer step of every configuration; None: any."""
 

@@ -134,7 +134,7 @@ class _Deciding:
         gains = np.sum([assessment.gains for assessment in assessments], axis=0)
         values = np.sum([assessment.values for assessment in assessments], axis=0)
         can_gain = (gains > 0) & can_run
-        is_worth_measuring = can_gain & (seconds <= left + self._reserve(assessments))
+        is_worth_measuring = can_gain & (seconds <= left)
         rules = self._rules(np.max([assessment.fits for assessment in assessments], axis=0))
         rules[can_gain & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
         # Open repeats of what was measured run first.
@@ -163,13 +163,6 @@ class _Deciding:
         """Slot time for further trials. A running one is charged with its expected ``seconds``."""
         running = float(seconds[self.plan.outstanding_candidates].sum())
         return self.stopping.slot_seconds - self.state.slot_seconds - running
-
-    def _reserve(self, assessments: Sequence[_Assessment]) -> Array:
-        """What each candidate may take of the follow-ups' time: the part of budgets without a pick,
-        which leave them nothing to check."""
-        missing = [own.gains for own in assessments if own.result.pick is None]
-        part = self.stopping.reserve_seconds * len(missing) / len(assessments)
-        return np.asarray(part * (np.sum(missing, axis=0) > 0))
 
     def _can_run(self) -> Mask:
         can_run = self.is_open & ~self.state.cannot_run

@@ -8,6 +8,7 @@ expected to be faster by less than a given share.
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -35,8 +36,7 @@ class BestSearch(Search):
     The search answers for the training recipe of the ``baseline``, with ``any_recipe`` also for all
     together, and with ``effective_batch`` only for this one. With ``accounts_for_plan`` off, the
     plan is a large space to choose from, and only measured trials get a record. ``slot_seconds``
-    ends the search, and trials that take several times as long as expected; a budget without a pick
-    may take ``reserve_seconds`` more.
+    ends the search, and trials that take several times as long as expected.
     """
 
     def __init__(
@@ -54,7 +54,6 @@ class BestSearch(Search):
         accounts_for_plan: bool = True,
         effective_batch: int | None = None,
         slot_seconds: float = math.inf,
-        reserve_seconds: float = 0.0,
     ) -> None:
         self._candidates = candidates_of(trials)
         baseline = baseline or {}
@@ -67,11 +66,9 @@ class BestSearch(Search):
             priors = priors_for(self._candidates)
         self._state = SearchState(self._candidates, predicted_bytes, priors, predicted_seconds)
         self._budgets = tuple(sorted(set(budgets)))
+        self._slot_seconds = slot_seconds
         self._stopping_rule = StoppingRule(
-            regret=regret,
-            confidence=confidence,
-            slot_seconds=slot_seconds,
-            reserve_seconds=reserve_seconds,
+            regret=regret, confidence=confidence, slot_seconds=slot_seconds
         )
         self._accounts_for_plan = accounts_for_plan
         self._effective_batch = effective_batch
@@ -122,7 +119,13 @@ class BestSearch(Search):
 
     @property
     def overtime_seconds(self) -> float:
-        return max(0.0, self._state.slot_seconds - self._stopping_rule.slot_seconds)
+        return max(0.0, self._state.slot_seconds - self._slot_seconds)
+
+    def extend(self, seconds: float) -> None:
+        ends = max(self._slot_seconds, self._state.slot_seconds) + seconds
+        if ends > self._stopping_rule.slot_seconds:
+            self._stopping_rule = replace(self._stopping_rule, slot_seconds=ends)
+            self._decisions = None
 
     def skipped(self) -> Iterable[TrialRecord]:
         if not self._accounts_for_plan:

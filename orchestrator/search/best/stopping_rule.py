@@ -21,8 +21,6 @@ class StoppingRule:
     """Probability of the upper bound of this gain, and that no candidate fits."""
     slot_seconds: float = math.inf
     """Slot time that the search may take."""
-    reserve_seconds: float = 0.0
-    """More of it, for budgets without a pick alone."""
 
     def allowed_seconds(self, expected: float, left: float) -> float:
         """The slot time that a trial may take, of what is ``left``; ``expected`` is infinite before

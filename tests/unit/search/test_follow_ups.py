@@ -10,6 +10,7 @@ from jobs.gradient_check import GradientCheck
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import Purpose, TrialSpec
 from orchestrator.analysis.dataset import Dataset, dataset_of_records
+from orchestrator.analysis.follow_up_results import decisive_check
 from orchestrator.analysis.recommendation.offers import as_measured
 from orchestrator.planning.keys.config_model import FollowUpPolicy
 from orchestrator.reporting.recommendation_notes import notes
@@ -17,6 +18,7 @@ from orchestrator.reporting.sections import gradients
 from orchestrator.reporting.verbs.tune_result import TuneResults, computed
 from orchestrator.reporting.verbs.tune_text import describe
 from orchestrator.search.base import Grid
+from orchestrator.search.best.search import BestSearch
 from orchestrator.search.follow_up_plan import MAX_FAILED_CHECKS
 from orchestrator.search.follow_ups import FollowUps
 from orchestrator.storage.run_metadata import RunMetadata
@@ -65,6 +67,39 @@ def test_cap_checks_run_the_pick_of_every_budget_again():
     records = run_to_the_end(follow_ups(), device)
     assert checks(records) == [(16, 16, Outcome.OK), (24, 32, Outcome.OK)]
     assert len(device.ran) == len(TRIALS) + 2
+
+
+def test_a_pick_of_two_budgets_is_checked_under_the_smaller_cap_alone():
+    budgets = (15 * GIB, 16 * GIB)
+    device = Device()
+    records = run_to_the_end(follow_ups(budgets), device)
+    assert checks(records) == [(15, 16, Outcome.OK)]
+    results = results_of(device, budgets).main
+    assert decisive_check(results.cap_checks, results.budget_picks[1].best.trial_ids, budgets[1])
+
+
+def test_a_pick_that_fails_under_the_smaller_cap_is_checked_under_the_larger():
+    records = run_to_the_end(follow_ups((15 * GIB, 16 * GIB)), Device(capped_mib=2000))
+    failed, ok = Outcome.OUT_OF_MEMORY, Outcome.OK
+    assert checks(records) == [(15, 16, failed), (15, 8, ok), (16, 16, failed)]
+
+
+@pytest.mark.parametrize("is_checked", [False, True])
+def test_time_that_no_follow_up_can_use_is_the_searchs(is_checked):
+    def spent(min_seconds: float) -> tuple[float, float]:
+        device = Device()
+        search = BestSearch(TRIALS, budgets=(24 * GIB,), accounts_for_plan=False, slot_seconds=6.0)
+        policy = ONLY_CHECKS.model_copy(
+            update={"verify_budgets": is_checked, "slot_share": 0.0, "min_seconds": min_seconds}
+        )
+        own = FollowUps(search, policy, budgets=(24 * GIB,), baseline={})
+        again = sum(record.slot_seconds for record in run_to_the_end(own, device))
+        return sum(record.slot_seconds for record in device.ran) - again, again
+
+    alone, lent = spent(0.0), spent(16.0)
+    assert lent[0] > alone[0]
+    assert bool(lent[1]) is is_checked
+    assert sum(lent) <= 6.0 + 16.0
 
 
 def test_cap_check_follows_the_pick_and_keeps_its_context():
@@ -238,7 +273,7 @@ def test_follow_ups_cost_no_more_than_their_share(min_seconds):
     searched = sum(record.slot_seconds for record in device.ran) - spent
     assert spent <= max(min_seconds, 0.25 * searched)
     # Checks have the first claim, and a tie-break runs whole or not at all.
-    expected: dict[Any, int] = {Purpose.CAP_CHECK: 2, Purpose.PROFILE: 2 if min_seconds else 1}
+    expected: dict[Any, int] = {Purpose.CAP_CHECK: 1, Purpose.PROFILE: 2}
     if min_seconds >= 40:
         expected[Purpose.TIE_BREAK] = 8
     assert Counter(record.spec.purpose for record in again) == expected

@@ -107,18 +107,6 @@ def test_a_running_trial_is_charged_with_what_it_is_expected_to_take(
     assert decisions.next == following
 
 
-@pytest.mark.parametrize(("reserve_seconds", "following"), [(0.0, None), (6.0, None), (12.0, 0)])
-def test_a_budget_without_a_pick_takes_its_part_of_the_reserve(reserve_seconds, following):
-    known = state()
-    measure(known, 1, 10.0)
-    stopping = dataclasses.replace(
-        STOPPING, slot_seconds=known.slot_seconds, reserve_seconds=reserve_seconds
-    )
-    # Nothing measured fits 7 GiB, and the other budget has a pick. Candidate 0 takes 4 seconds.
-    queries = [query(budget=7 * GIB), query()]
-    assert decide(known, plan(measured=[1]), queries, stopping).next == following
-
-
 def test_a_size_beyond_one_that_ran_out_of_memory_is_never_asked_for():
     known = state()
     known.note(4, make_record(SPECS[4], None, None, device_bytes=8 * GIB))
