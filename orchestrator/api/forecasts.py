@@ -77,14 +77,15 @@ def tune_forecast(
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
     from orchestrator.prediction.tune.tune_forecast import forecast_space
+    from orchestrator.running.background_prediction import across_cores
 
     goal = Goal(recipe="usual")
     space = tune_space(config, goal, has_gpu=True, is_missing=lambda _: False)
     named = [gpu] if gpu else [name for name in prices if not name[0].isdigit()] or ["h200"]
     cards = [load_gpu(name) for name in named]
-    with without_gpus(), quiet_libraries():
+    with without_gpus(), quiet_libraries(), across_cores() as across:
         asked = [(card, size) for card in cards for size in _sizes(card, memory)]
-        found = forecast_space(space.plan.trials, asked, watch or unwatched)
+        found = forecast_space(space.plan.trials, asked, watch or unwatched, across)
         answers = [
             CardForecast(
                 card=card.name,

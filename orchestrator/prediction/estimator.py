@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import warnings
@@ -11,27 +10,19 @@ from contextlib import contextmanager, redirect_stdout
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from jobs.spec import TrialSpec, to_json
+from jobs.spec import TrialSpec
 from orchestrator.prediction.bounds import bounded, traceable
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
 from orchestrator.prediction.held_group import HeldGroup
 from orchestrator.prediction.libraries import quick_imports
-from orchestrator.prediction.model_group import ModelGroup, Shared
+from orchestrator.prediction.model_group import ModelGroup, Shared, shared_in_process
 from orchestrator.prediction.prediction import Prediction, unknown
-from orchestrator.prediction.time.step_work import UPDATE_ARGUMENTS
-from orchestrator.prediction.unsupported import unpredictable
+from orchestrator.prediction.trace_keys import built_key, model_key
+from orchestrator.prediction.unsupported import runs_trl, unpredictable
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.cuda.cuda_attention import Picks
-    from orchestrator.prediction.tracing.fake_step import FakeStep
-
-_BATCH_ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
-_UNTRACED_ARGUMENTS = (*UPDATE_ARGUMENTS, *_BATCH_ARGUMENTS, "tf32", "accelerator_config")
-"""Training arguments that do not change how a micro-batch runs through the model."""
-_UNTRACED_HOOKS = ("optimizer", "partitioner")
-"""Places of hooks that change only the update, or only compiled code."""
-_UNTRACED_PREFIXES = ("dataloader_", "logging_")
-
+    from orchestrator.prediction.tracing.deep_step import DeepStep
 
 Watch = Callable[[int, int], object]
 """Called with how many trials are predicted, and how many there are."""
@@ -42,23 +33,27 @@ def unwatched(done: int, trials: int) -> None:
 
 
 def predict(
-    trials: Sequence[TrialSpec], gpu: Gpu, watch: Watch = unwatched, *, is_likely: bool = False
+    trials: Sequence[TrialSpec], gpu: Gpu, watch: Watch = unwatched, shared: Shared | None = None
 ) -> list[Prediction]:
-    """Predictions in the order of the trials; ``is_likely``: without intervals of an epoch's other
-    orders. Output of libraries goes to stderr."""
-    return [own for (own,) in predict_on(trials, [gpu], watch, is_likely=is_likely)]
+    """Predictions in the order of the trials; ``shared`` may ask for likely figures alone. Output
+    of libraries goes to stderr."""
+    return [own for (own,) in predict_on(trials, [gpu], watch, shared)]
+
+
+def likely_figures(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
+    """The likely figures of trials, without intervals of an epoch's other orders of rows."""
+    return predict(trials, gpu, shared=shared_in_process(is_likely=True))
 
 
 def predict_on(
     trials: Sequence[TrialSpec],
     gpus: Sequence[Gpu],
     watch: Watch = unwatched,
-    *,
-    is_likely: bool = False,
+    shared: Shared | None = None,
 ) -> list[list[Prediction]]:
     """For each trial, in order, its predictions by the constants of each GPU."""
     by_id: dict[str, list[Prediction]] = {}
-    shared = Shared(is_likely=is_likely)
+    shared = shared or Shared()
     watch(0, len(trials))
     with quiet_libraries():
         for group in sharing_traces(trials):
@@ -127,18 +122,21 @@ def _traced(
 
 
 @contextmanager
-def traced_step(spec: TrialSpec, gpu: Gpu, shared: Shared) -> Iterator[FakeStep]:
+def traced_step(spec: TrialSpec, gpu: Gpu, shared: Shared) -> Iterator[DeepStep]:
     """The step of trials that share traces with ``spec``, as the first of its ranks. Raises what
     building the model raises."""
     with quick_imports():
         from orchestrator.prediction.tracing.deep_step import DeepStep
         from orchestrator.prediction.tracing.fakes.fake_ranks import fake_ranks
     with fake_ranks(spec.world_size):
-        yield DeepStep(spec, gpu, shared.known)
+        # A sharded model is of one process group, which ends here, and TRL's of one data set.
+        is_own = spec.world_size > 1 or runs_trl(spec)
+        built = {} if is_own else shared.built.setdefault(built_key(spec), {})
+        yield DeepStep(spec, gpu, shared.known, built)
 
 
 def longest_rows_group(
-    trials: Sequence[TrialSpec], step: FakeStep, gpu: Gpu, shared: Shared
+    trials: Sequence[TrialSpec], step: DeepStep, gpu: Gpu, shared: Shared
 ) -> ModelGroup:
     """The trials, on the longest of their rows alone."""
     step.batches = step.batches.of_longest_rows()
@@ -165,27 +163,3 @@ def sharing_traces(trials: Iterable[TrialSpec]) -> list[list[TrialSpec]]:
     for spec in trials:
         groups.setdefault(model_key(traceable(spec).spec), []).append(spec)
     return list(groups.values())
-
-
-def model_key(spec: TrialSpec) -> str:
-    """Equal for trials that share traces."""
-    settings = to_json(spec.settings)
-    arguments = {
-        name: value
-        for name, value in settings["training_arguments"].items()
-        if name not in _UNTRACED_ARGUMENTS and not name.startswith(_UNTRACED_PREFIXES)
-    }
-    hooks = {place: own for place, own in settings["hooks"].items() if place not in _UNTRACED_HOOKS}
-    parts = [
-        to_json(spec.model),
-        to_json(spec.data),
-        arguments,
-        settings["model_kwargs"],
-        hooks,
-        settings["deepspeed"],
-        spec.world_size,
-        spec.measure.evaluate_and_save,
-        spec.measure.upkeep.compute_metrics_rows,
-        bool(unpredictable(spec)),
-    ]
-    return json.dumps(parts, sort_keys=True)

@@ -37,7 +37,7 @@ from orchestrator.units import memory
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.compiled_block import CompiledBlock
-    from orchestrator.prediction.tracing.fake_step import FakeStep
+    from orchestrator.prediction.tracing.deep_step import Built, DeepStep
     from orchestrator.prediction.tracing.fakes.fake_update import Updates
     from orchestrator.prediction.tracing.known_results import KnownResults
     from orchestrator.prediction.tracing.rows.batches import BatchShapes
@@ -55,6 +55,8 @@ class Shared:
     """By what decides their graph."""
     replays: dict[tuple[object, ...], ReplayedPeaks] = field(default_factory=dict)
     """By digest of the streams."""
+    built: dict[str, Built] = field(default_factory=dict)
+    """By ``built_key``."""
 
     @functools.cached_property
     def known(self) -> KnownResults:
@@ -62,6 +64,12 @@ class Shared:
         from orchestrator.prediction.tracing.known_results import KnownResults
 
         return KnownResults()
+
+
+@functools.cache
+def shared_in_process(*, is_likely: bool) -> Shared:
+    """What a process that is asked again and again computes once."""
+    return Shared(is_likely=is_likely)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +88,7 @@ class ModelGroup:
     """Trials of one model. Micro-batches between the smallest and the largest are interpolated."""
 
     def __init__(
-        self, trials: Sequence[TrialSpec], step: FakeStep, gpu: Gpu, shared: Shared
+        self, trials: Sequence[TrialSpec], step: DeepStep, gpu: Gpu, shared: Shared
     ) -> None:
         self.step, self.shared = step, shared
         self._gpu = gpu

@@ -4,10 +4,10 @@ import functools
 import logging
 import multiprocessing
 import os
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib.metadata import version
 from multiprocessing.pool import AsyncResult, Pool
@@ -16,15 +16,19 @@ from typing import Any
 from jobs.node.environment import cores
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.prediction.estimator import predict, sharing_traces
+from orchestrator.prediction.estimator import likely_figures, predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.time.ranks_time import time_of
+from orchestrator.prediction.tune.tune_forecast import Across
 from orchestrator.prediction.unsupported import unpredictable
 from orchestrator.running.observers import Observer
 
 _DEFAULT_GPU = "h200"
 """The GPU whose constants stand for those of an unknown model, until the search corrects them."""
+
+_MOST_PROCESSES = 4
+"""Each takes a gigabyte of memory."""
 
 Choose = Callable[[], Sequence[TrialSpec]]
 Predict = Callable[[Any, Gpu], list[Prediction]]
@@ -147,12 +151,37 @@ def _warn(sentence: str) -> None:
     logging.getLogger(__name__).warning(sentence)
 
 
-def workers() -> Pool:
-    """Processes that predict beside trials. Raises OSError if no more processes may start."""
-    # At most a quarter of the cores, because trials on this host need the others. Spawned, not
-    # forked, because the driver has threads.
+def workers(number: int = 0) -> Pool:
+    """Processes that predict; by default at most a quarter of the cores, because trials on this
+    host need the others. Raises OSError if no more processes may start."""
+    # Spawned, not forked, because the driver has threads.
     context = multiprocessing.get_context("spawn")
-    return context.Pool(max(1, cores() // 4), _prepare_worker)
+    return context.Pool(number or max(1, cores() // 4), _prepare_worker)
+
+
+@contextmanager
+def across_cores() -> Iterator[Across]:
+    """A context with a ``map`` over processes, if there are cores for them. It runs ahead of its
+    caller by one item for each process."""
+    number = min(cores(), _MOST_PROCESSES)
+    if number == 1:
+        yield map
+        return
+
+    def across(function: Callable[[Any], Any], items: Iterable[Any]) -> Iterator[Any]:
+        running: deque[AsyncResult[Any]] = deque()
+        for item in items:
+            running.append(pool.apply_async(function, (item,)))
+            if len(running) > number:
+                yield running.popleft().get()
+        for result in running:
+            yield result.get()
+
+    with workers(number) as pool:
+        yield across
+        # A process that is ended leaves semaphores behind.
+        pool.close()
+        pool.join()
 
 
 def _prepare_worker() -> None:
@@ -185,9 +214,7 @@ class EpochForecasts(ExitStack, Observer):
             return
         if self._pool is None:
             self._pool = self.enter_context(workers())
-        self._forecasts[spec.trial_id] = self._pool.apply_async(
-            predict, ([spec], self._gpu), {"is_likely": True}
-        )
+        self._forecasts[spec.trial_id] = self._pool.apply_async(likely_figures, ([spec], self._gpu))
 
     def completed(self, record: TrialRecord) -> TrialRecord:
         """The record with ``epoch_growth_bytes``, if its rows differ and a forecast is possible."""

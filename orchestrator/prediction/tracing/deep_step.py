@@ -8,12 +8,18 @@ from typing import Any
 
 from torch import nn
 
-from orchestrator.prediction.streams.affine_stream import MicroBatches
+from jobs.spec import ModelSpec, TrialSpec
+from orchestrator.prediction.gpus import Gpu
+from orchestrator.prediction.streams.affine_stream import MicroBatches, Stream
 from orchestrator.prediction.streams.deep_stream import deepened
-from orchestrator.prediction.tracing.fake_step import FakeStep
+from orchestrator.prediction.tracing.cuda.cuda_attention import Picks
+from orchestrator.prediction.tracing.fake_step import FakeStep, batches_and_model
+from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.rows.batches import BatchShapes
 from orchestrator.prediction.unsupported import is_fsdp
 
+Built = dict[str, FakeStep]
+"""By the model, with as many classes as its data has."""
 _FEW = 2
 """Periods of the layers that are traced, and one more. Layers that differ may take turns in a
 period."""
@@ -22,30 +28,56 @@ _PLAIN = (bool, int, float, str, tuple, type(None))
 """Types of settings that decide what a module does."""
 
 
-class DeepStep(FakeStep):
-    """A step whose micro-batches need not run through all of the layers."""
+class DeepStep:
+    """A ``FakeStep`` whose micro-batches need not run through all of the layers.
+
+    ``built``: the whole models so far of trials that build the same, which share their weights and
+    updates.
+    """
+
+    def __init__(self, spec: TrialSpec, gpu: Gpu, known: KnownResults, built: Built) -> None:
+        self.spec, self._gpu, self._known = spec, gpu, known
+        self.batches, self._model_spec = batches_and_model(spec)
+        self.picks: Picks = set()
+        key = repr(self._model_spec)
+        self._is_first = key not in built
+        if self._is_first:
+            built[key] = self._step(self._model_spec)
+        self._whole = built[key]
+        self.model, self.weights = self._whole.model, self._whole.weights
+        self.trained, self.updates = self._whole.trained, self._whole.updates
 
     @property
     def shallow(self) -> FakeStep:
-        return self if self._shallow is None else self._shallow[0]
+        """The step of a model with fewer of the same layers; of all layers if there is none."""
+        return self._own if self._shallow is None else self._shallow[0]
+
+    @functools.cached_property
+    def _own(self) -> FakeStep:
+        """The step of all layers."""
+        return self._whole if self._is_first else self._step(self._model_spec)
+
+    def evaluation(self) -> Stream:
+        return self._own.evaluation()
 
     def micro_batches(self, batch: BatchShapes, *, samples: int, accumulated: bool) -> MicroBatches:
         """As ``FakeStep``, with other numbers of allocations."""
-        if self._shallow is not None:
-            few, more, times = self._shallow
-            traces = [
-                own.micro_batches(batch, samples=samples, accumulated=accumulated)
-                for own in (few, more)
-            ]
-            self.picks |= few.picks | more.picks
-            first, later = (
-                deepened(short, long, times) if short and long else None
-                for short, long in zip(*traces, strict=True)
-            )
-            if first is not None and (later is not None or not accumulated):
-                return first, later
-            self._shallow = None
-        return super().micro_batches(batch, samples=samples, accumulated=accumulated)
+        steps = (self._own,) if self._shallow is None else self._shallow[:2]
+        traces = [
+            own.micro_batches(batch, samples=samples, accumulated=accumulated) for own in steps
+        ]
+        for own in steps:
+            self.picks |= own.picks
+        if self._shallow is None:
+            return traces[0]
+        first, later = (
+            deepened(short, long, self._shallow[2]) if short and long else None
+            for short, long in zip(*traces, strict=True)
+        )
+        if first is not None and (later is not None or not accumulated):
+            return first, later
+        self._shallow = None
+        return self.micro_batches(batch, samples=samples, accumulated=accumulated)
 
     @functools.cached_property
     def _shallow(self) -> tuple[FakeStep, FakeStep, int] | None:
@@ -71,7 +103,9 @@ class DeepStep(FakeStep):
 
     def _with_layers(self, layers: int) -> FakeStep:
         model = self._model_spec
-        model = replace(model, config={**model.config, "num_hidden_layers": layers})
+        return self._step(replace(model, config={**model.config, "num_hidden_layers": layers}))
+
+    def _step(self, model: ModelSpec) -> FakeStep:
         spec = replace(self.spec, model=model)
         return FakeStep(spec, self._gpu, self._known, (self.batches, model))
 

@@ -75,9 +75,7 @@ class FakeStep:
         self._known = known or KnownResults()
         self._recorder = AllocationRecorder(self._known)
         self._arguments = cpu_arguments(spec)
-        if batches is None:
-            batches = (TrlBatches(spec), spec.model) if runs_trl(spec) else batches_of(spec)
-        self.batches, self._model_spec = batches
+        self.batches, self._model_spec = batches or batches_and_model(spec)
         if runs_liger(spec):
             # Imported first, so that what Liger changes in the module is undone.
             config = models.architecture_config(spec.model)
@@ -101,11 +99,6 @@ class FakeStep:
             return None
         parts = (self.model, self._arguments, self.batches)
         return TrlTrainer(self.spec, *parts, autocast_dtype(self.spec), self._recorder)
-
-    @property
-    def shallow(self) -> FakeStep:
-        """The step of a model with fewer of the same layers; itself if there is none."""
-        return self
 
     @functools.cached_property
     def trained(self) -> str:
@@ -275,6 +268,11 @@ class FakeStep:
             later = self._recorder.stream()
         self.model.zero_grad()
         return Updates(first=first, later=later, paged=tuple(paged))
+
+
+def batches_and_model(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
+    """As ``batches_of``, also for TRL's own batches."""
+    return (TrlBatches(spec), spec.model) if runs_trl(spec) else batches_of(spec)
 
 
 def _from_architecture(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[], Any]:

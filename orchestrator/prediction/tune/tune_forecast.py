@@ -9,26 +9,28 @@ from __future__ import annotations
 import bisect
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
 from jobs.spec import TrainingRecipe, TrialSpec
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.estimator import (
     Watch,
     longest_rows_group,
-    model_key,
     quiet_libraries,
     traced_step,
     unwatched,
 )
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.model_group import ModelGroup, Shared
+from orchestrator.prediction.model_group import ModelGroup, Shared, shared_in_process
 from orchestrator.prediction.prediction import Prediction, figure
 from orchestrator.prediction.time.operations import StepWork
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import StepTime
+from orchestrator.prediction.trace_keys import model_key
 from orchestrator.prediction.tune.compiled_memory import CompiledMemory
 from orchestrator.prediction.tune.worth_tracing import (
     MOST_TRACES,
@@ -56,6 +58,7 @@ class Candidate:
     time: StepTime
 
 
+Across = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 Asked = Sequence[tuple[Gpu, int]]
 """Cards, each with the memory (bytes) that a trial may take of it."""
 
@@ -70,7 +73,6 @@ class SpaceForecast:
     sets: int
     left_out: int
     """Sets of techniques without a forecast of their own."""
-    shared: Shared
     _epochs: dict[tuple[str, str], Candidate] = field(default_factory=dict)
     """Card and trial -> the candidate with an epoch's memory."""
     _added: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
@@ -81,19 +83,17 @@ class SpaceForecast:
         micro-batch that fits; the fastest first. Of rows of unequal length, the first fits with an
         epoch of all rows, and others as far as that says of their traces."""
         gpu, memory_bytes = self.asked[asked]
-        candidates = [
-            own
-            for own in self.fitting[asked]
-            if (own.spec.training_recipe != self.recipe) is of_other_recipes
-        ]
-        candidates.sort(key=_seconds)
         found: dict[str, Candidate] = {}
-        for own in candidates:
+        for own in sorted(self._of(self.fitting[asked], of_other_recipes), key=_seconds):
             if not found and own.is_of_longest and self._epoch_bytes(own, gpu) <= memory_bytes:
                 own = self._with_epoch(own, gpu)
             if self._epoch_bytes(own, gpu) <= memory_bytes:
                 found.setdefault(techniques(own.spec), own)
         return list(found.values())
+
+    def _of(self, candidates: Iterable[Candidate], is_other: bool) -> list[Candidate]:
+        recipe = self.recipe
+        return [own for own in candidates if (own.spec.training_recipe != recipe) is is_other]
 
     def _epoch_bytes(self, own: Candidate, gpu: Gpu) -> float:
         """Bytes of an epoch, as far as they are known: what it adds grows with the micro-batch."""
@@ -104,43 +104,67 @@ class SpaceForecast:
     def _with_epoch(self, own: Candidate, gpu: Gpu) -> Candidate:
         key = gpu.name, own.spec.trial_id
         if key not in self._epochs:
-            self._epochs[key] = epoch = _of_epoch(own, gpu, self.shared)
-            trace = gpu.name, model_key(traceable(own.spec).spec)
-            added = epoch.device_bytes / own.device_bytes
-            self._added.setdefault(trace, {})[own.spec.micro_batch] = added
+            self._note(own, gpu, _of_epoch((own, gpu)))
         return self._epochs[key]
+
+    def _note(self, own: Candidate, gpu: Gpu, epoch: Candidate) -> None:
+        self._epochs[gpu.name, own.spec.trial_id] = epoch
+        trace = gpu.name, model_key(traceable(own.spec).spec)
+        added = epoch.device_bytes / own.device_bytes
+        self._added.setdefault(trace, {})[own.spec.micro_batch] = added
+
+    def with_epochs_of_the_fastest(self, across: Across) -> SpaceForecast:
+        """With what is asked for first, at once."""
+        fastest: dict[tuple[str, str], tuple[Candidate, Gpu]] = {}
+        for (gpu, _), found in zip(self.asked, self.fitting, strict=True):
+            for is_other in (False, True):
+                own = min(self._of(found, is_other), key=_seconds, default=None)
+                if own is not None and own.is_of_longest:
+                    fastest[gpu.name, own.spec.trial_id] = own, gpu
+        for (own, gpu), epoch in zip(
+            fastest.values(), across(_of_epoch, fastest.values()), strict=True
+        ):
+            self._note(own, gpu, epoch)
+        return self
 
 
 def forecast_space(
-    trials: Sequence[TrialSpec], asked: Asked, watch: Watch = unwatched
+    trials: Sequence[TrialSpec], asked: Asked, watch: Watch = unwatched, across: Across = map
 ) -> SpaceForecast:
     """Trace what is ``worth_tracing``, for the first card; others may pick other attention
-    kernels."""
+    kernels. ``across``: as ``map``, such as that of a pool of processes."""
     chosen = worth_tracing(trials)
     fitting: list[list[Candidate]] = [[] for _ in asked]
     enough = min(len(chosen), max(len(chosen), MOST_TRACES) // 2)
-    shared, number, useful = Shared(), 0, 0
-    with quiet_libraries():
-        for sets in chosen:
-            watch(useful, enough)
-            before = sum(map(len, fitting))
-            with suppress(Exception):  # a model may refuse any trace
-                for specs in _of_trace(sets, asked, shared):
-                    number += 1
-                    for found, own in zip(fitting, specs, strict=True):
-                        found += own
-            useful += sum(map(len, fitting)) > before
-            if useful == enough:
-                break
-        watch(enough, enough)
-    return SpaceForecast(
+    number, useful = 0, 0
+    watch(useful, enough)
+    for of_trace in across(partial(_of_sets, asked=asked), chosen):
+        number += len(of_trace)
+        before = sum(map(len, fitting))
+        for specs in of_trace:
+            for found, own in zip(fitting, specs, strict=True):
+                found += own
+        useful += sum(map(len, fitting)) > before
+        watch(useful, enough)
+        if useful == enough:
+            break
+    watch(enough, enough)
+    forecast = SpaceForecast(
         asked=asked,
         fitting=fitting,
         recipe=trials[0].training_recipe,
         sets=number,
         left_out=len(set(map(techniques, trials))) - number,
-        shared=shared,
     )
+    return forecast.with_epochs_of_the_fastest(across)
+
+
+def _of_sets(sets: Sets, asked: Asked) -> list[list[list[Candidate]]]:
+    """As ``_of_trace``, as far as the trace goes: a model may refuse any."""
+    found: list[list[list[Candidate]]] = []
+    with quiet_libraries(), suppress(Exception):
+        found.extend(_of_trace(sets, asked, shared_in_process(is_likely=False)))
+    return found
 
 
 def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Prediction]:
@@ -148,7 +172,7 @@ def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Predi
     without any, the card's own memory). An epoch of all rows says of the fastest that is
     not compiled what they take beside the longest, and so of all. Raises what a trace does."""
     asked = [(gpu, budget) for budget in budgets or (gpu.total_bytes,)]
-    shared = Shared(is_likely=True)
+    shared = shared_in_process(is_likely=True)
     with quiet_libraries():
         # A trial may show that the upper end of a forecast is too high.
         answers = list(_of_trace(sets, asked, shared))
@@ -159,7 +183,7 @@ def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Predi
         fastest = min(
             found.values(), key=lambda own: (traceable(own.spec).is_compiled, _seconds(own))
         )
-        epoch = _of_epoch(fastest, gpu, shared)
+        epoch = _with_epoch(fastest, gpu, shared)
         added = epoch.device_bytes / fastest.device_bytes
     return [_as_prediction(own, added) for own in found.values()]
 
@@ -263,7 +287,11 @@ def _how_many_fit(
     return fits
 
 
-def _of_epoch(own: Candidate, gpu: Gpu, shared: Shared) -> Candidate:
+def _of_epoch(asked: tuple[Candidate, Gpu]) -> Candidate:
+    return _with_epoch(*asked, shared_in_process(is_likely=False))
+
+
+def _with_epoch(own: Candidate, gpu: Gpu, shared: Shared) -> Candidate:
     """The candidate, whose memory is that of an epoch of all rows."""
     simpler = traceable(own.spec).spec
     with quiet_libraries(), traced_step(simpler, gpu, shared) as step:

@@ -1,16 +1,19 @@
 """Memory predicted beside a sweep: a mapping that fills; a worker that fails leaves it empty."""
 
+import math
 import os
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
 
 import numpy as np
+import pytest
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.prediction import Figure, Prediction
 from orchestrator.prediction.time.operations import StepWork, Work
+from orchestrator.running import background_prediction
 from orchestrator.running.background_prediction import BackgroundPredictor
 from tests.conftest import build_tiny_spec
 from tests.support.records import make_record
@@ -90,3 +93,17 @@ def test_trials_with_another_transformers_are_named_once(caplog):
     with BackgroundPredictor(predict_a_byte_per_sample) as predictor:
         predictor.ended(make_record(environment={"transformers": installed}), measured=True)
     assert not caplog.messages
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_map_across_cores_keeps_the_order(monkeypatch, number):
+    monkeypatch.setattr(background_prediction, "cores", lambda: number)
+    with background_prediction.across_cores() as across:
+        assert list(across(math.sqrt, [own * own for own in range(7)])) == [*range(7)]
+        assert next(iter(across(math.sqrt, [4, 9]))) == 2
+
+
+def test_map_across_cores_raises_what_a_process_raises(monkeypatch):
+    monkeypatch.setattr(background_prediction, "cores", lambda: 2)
+    with background_prediction.across_cores() as across, pytest.raises(ValueError, match="domain"):
+        list(across(math.sqrt, [1, -1]))

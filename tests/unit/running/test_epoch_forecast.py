@@ -14,13 +14,13 @@ from tests.support.records import make_record
 UNEQUAL = SyntheticData(lengths=RowLengthDistribution(distribution="uniform", mean=20))
 
 
-def predicted(specs, gpu, *, is_likely):
+def predicted(specs, gpu):
     """A forecast of another process; the workers import it by name."""
     device, trial_device = (figure(size, below=0, above=0) for size in (70_000, 58_000))
     return [Prediction(trial_id="", choices={}, device=device, trial_device=trial_device)]
 
 
-def broken(specs, gpu, *, is_likely):
+def broken(specs, gpu):
     raise NotImplementedError
 
 
@@ -36,7 +36,7 @@ def broken(specs, gpu, *, is_likely):
     ids=["grows", "no forecast", "equal rows", "a whole epoch", "no GPU"],
 )
 def test_growth_of_an_epoch(monkeypatch, data, steps, gpu, forecast, growth):
-    monkeypatch.setattr(background_prediction, "predict", forecast)
+    monkeypatch.setattr(background_prediction, "likely_figures", forecast)
     record = make_record(measurements={"device_peak_bytes": 60_000})
     spec = replace(record.spec, data=DataSpec(synthetic=data))
     record = replace(record, spec=replace(spec, measure=replace(spec.measure, steps=steps)))

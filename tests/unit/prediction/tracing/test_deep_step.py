@@ -5,11 +5,13 @@ from unittest.mock import patch
 import pytest
 
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.estimator import quiet_libraries
+from orchestrator.prediction.estimator import quiet_libraries, traced_step
 from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.model_group import Shared
 from orchestrator.prediction.tracing.deep_step import DeepStep
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from orchestrator.prediction.tracing.fakes.fake_ranks import fake_ranks
+from orchestrator.prediction.tracing.known_results import KnownResults
 from tests.support.config_files import config_of
 from tests.unit.prediction.streams.test_deep_stream import _renumbered
 
@@ -71,7 +73,7 @@ def test_deep_step_has_the_events_and_the_work_of_the_whole_step(case, tmp_path)
         return trace(step, *args, **kwargs)
 
     with quiet_libraries(), fake_ranks(gpus):
-        deep, whole = DeepStep(spec, gpu), FakeStep(spec, gpu)
+        deep, whole = DeepStep(spec, gpu, KnownResults(), {}), FakeStep(spec, gpu)
         with patch.object(FakeStep, "micro_batches", counted):
             found = deep.micro_batches(deep.batches.worst(2), samples=2, accumulated=True)
         expected = whole.micro_batches(whole.batches.worst(2), samples=2, accumulated=True)
@@ -81,6 +83,32 @@ def test_deep_step_has_the_events_and_the_work_of_the_whole_step(case, tmp_path)
         assert _renumbered(own)[0] == _renumbered(other)[0]
         assert own.kernels == other.kernels
         assert _totals(own.work) == pytest.approx(_totals(other.work))
+
+
+@pytest.mark.parametrize("case", ["packed", "frozen"])
+def test_later_step_has_the_whole_model_of_the_first_and_runs_its_own(case, tmp_path):
+    model, axes, _ = CASES[case]
+    data = "data: {synthetic: {sequence_length: 32, samples: 8, padding: 0.5}}"
+    attention = "attention: [auto, unmasked]"
+    text = f"model: {model}\n{data}\naxes: {{micro_batch: [2], {attention}, {axes}}}"
+    trials = plan(config_of(tmp_path, text)).trials
+    shared, gpu, built, streams = Shared(), load_gpu("h200"), [], []
+    build = FakeStep._built_model
+
+    def counted(step):
+        built.append(step._model_spec.config["num_hidden_layers"])
+        return build(step)
+
+    with quiet_libraries(), patch.object(FakeStep, "_built_model", counted):
+        for spec in trials:
+            for known in (shared, Shared()):
+                with traced_step(spec, gpu, known) as step:
+                    batch = step.batches.worst(2)
+                    streams.append(step.micro_batches(batch, samples=2, accumulated=False))
+    assert streams[0] == streams[1]
+    assert streams[2] == streams[3]
+    # Alone, each of the two ways builds the six layers itself.
+    assert built.count(6) == {"packed": 3, "frozen": 4}[case]
 
 
 def _totals(work):

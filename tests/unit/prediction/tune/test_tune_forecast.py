@@ -68,7 +68,6 @@ def _space(*tflops, gib=(9,), others=()):
         recipe=TrainingRecipe.of({}),
         sets=sets,
         left_out=5,
-        shared=Shared(),
     )
 
 

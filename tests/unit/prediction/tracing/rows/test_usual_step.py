@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.estimator import longest_rows_group, predict
+from orchestrator.prediction.estimator import likely_figures, longest_rows_group, predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.model_group import ModelGroup, Shared
 from orchestrator.prediction.time.step_time import step_time
@@ -113,7 +113,7 @@ def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path, monkeypatch)
     found = {own.trial_id: own for own in largest_that_fit(sets, GPU, ())}
     assert found.keys() == {own.trial_id for own in trials}
     (epoch,) = predict([candidate.spec], GPU)
-    (in_one_order,) = predict([candidate.spec], GPU, is_likely=True)
+    (in_one_order,) = likely_figures([candidate.spec], GPU)
     assert in_one_order.device.bytes == epoch.device.bytes
     assert in_one_order.trial_device.bytes == epoch.trial_device.bytes
     likely = epoch.device.bytes

@@ -1,0 +1,58 @@
+"""Which trials share a trace, and which the model that is traced."""
+
+import json
+from typing import Any
+
+from jobs.spec import TrialSpec, to_json
+from jobs.spec.library_settings import MODEL_PLACES
+from orchestrator.prediction.time.step_work import UPDATE_ARGUMENTS
+from orchestrator.prediction.unsupported import unpredictable
+
+_BATCH_ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
+_UNTRACED_ARGUMENTS = (*UPDATE_ARGUMENTS, *_BATCH_ARGUMENTS, "tf32", "accelerator_config")
+"""Training arguments that do not change how a micro-batch runs through the model."""
+_UNTRACED_HOOKS = ("optimizer", "partitioner")
+"""Places of hooks that change only the update, or only compiled code."""
+_UNTRACED_PREFIXES = ("dataloader_", "logging_")
+_BUILDING_HOOKS = ("base", "loop", *MODEL_PLACES)
+
+
+def model_key(spec: TrialSpec) -> str:
+    """Equal for trials that share traces."""
+    hooks = {
+        place: own
+        for place, own in to_json(spec.settings)["hooks"].items()
+        if place not in _UNTRACED_HOOKS
+    }
+    parts = [
+        _built(spec),
+        to_json(spec.data),
+        hooks,
+        spec.measure.evaluate_and_save,
+        spec.measure.upkeep.compute_metrics_rows,
+        bool(unpredictable(spec)),
+    ]
+    return json.dumps(parts, sort_keys=True)
+
+
+def built_key(spec: TrialSpec) -> str:
+    """Equal for trials that build the same model, whatever batches it gets."""
+    hooks = to_json(spec.settings)["hooks"]
+    parts = [_built(spec), {place: hooks.get(place) for place in _BUILDING_HOOKS}]
+    return json.dumps(parts, sort_keys=True)
+
+
+def _built(spec: TrialSpec) -> list[Any]:
+    settings = to_json(spec.settings)
+    arguments = {
+        name: value
+        for name, value in settings["training_arguments"].items()
+        if name not in _UNTRACED_ARGUMENTS and not name.startswith(_UNTRACED_PREFIXES)
+    }
+    return [
+        to_json(spec.model),
+        arguments,
+        settings["model_kwargs"],
+        settings["deepspeed"],
+        spec.world_size,
+    ]
