@@ -59,6 +59,16 @@ def test_chunked_loss_trains_as_the_plain_one(others, run):
     assert chunked.steps["loss"] == pytest.approx(plain.steps["loss"], rel=1e-5)
 
 
+@pytest.mark.parametrize("scale", [{"logits_scaling": 5.0}, {"logit_scale": 0.2}], ids=str)
+def test_chunked_loss_of_scaled_logits_trains_as_the_plain_one(scale, run):
+    architecture = "granite" if "logits_scaling" in scale else "cohere"
+    plain, chunked = (
+        run(decoder({"loss": loss}, architecture, **scale)) for loss in ("plain", "chunked")
+    )
+    assert chunked.measurements["loss_implementation"] == "chunked"
+    assert chunked.steps["loss"] == pytest.approx(plain.steps["loss"], rel=1e-5)
+
+
 def test_chunked_loss_holds_less_memory(run):
     plain = run(decoder({}))
     chunked = run(decoder({"loss": "chunked"}))

@@ -141,7 +141,7 @@ def _with_fused_loss(
                 logits, labels, vocab_size, num_items_in_batch, ignore_index, shift_labels, **kwargs
             )
         # A model that caps or scales its logits has changed the hidden states instead.
-        if logits is not hidden:
+        if not (logits is hidden or (head.bias is None and _is_multiple(logits, hidden))):
             raise NotImplementedError(
                 f"{type(model).__name__} does not support a fused loss: it computes with its logits"
             )
@@ -149,7 +149,7 @@ def _with_fused_loss(
         if following is None:
             following = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
         targets = following.flatten()
-        flat = _as_autocast(hidden.flatten(0, -2))
+        flat = _as_autocast(logits.flatten(0, -2))
         loss = total_loss(flat, head.weight, head.bias, targets, ignore_index)
         return _mean(loss, targets, ignore_index, num_items_in_batch)
 
@@ -157,6 +157,15 @@ def _with_fused_loss(
     head.forward = head_forward
     model.loss_function = loss_function  # type: ignore[assignment]
     return model
+
+
+def _is_multiple(logits: Any, hidden: Any) -> bool:
+    """Whether hidden states were only multiplied or divided, as Granite and Cohere do it with their
+    logits. The logits of the multiple are the same multiple."""
+    made = logits.grad_fn
+    if made is None or made.name() not in ("MulBackward0", "DivBackward0"):
+        return False
+    return made.next_functions[0][0] is hidden.grad_fn
 
 
 def _as_autocast(hidden: Any) -> Any:
