@@ -117,10 +117,11 @@ class FollowUps(Search):
         return self._search.summary()
 
     def _lend(self) -> None:
-        """Leave the search the time that none of the follow-ups of its picks can use."""
+        """Leave the search half of the time that none of the follow-ups of its picks can use: with
+        the other half, a trial that changes a pick can be checked."""
         if not self._charged_seconds and self._current_plan() is not None:
             needed = self._expected_seconds(self._affordable())
-            self._search.extend(self._allowed_seconds() - needed)
+            self._search.extend((self._allowed_seconds() - needed) / 2)
 
     def _affordable(self) -> Iterator[TrialSpec]:
         """The follow-ups that were not asked for yet and fit the allowance, after the search."""
