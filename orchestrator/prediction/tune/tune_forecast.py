@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -169,23 +169,33 @@ def _of_sets(sets: Sets, asked: Asked) -> list[list[list[Candidate]]]:
 
 def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Prediction]:
     """Of the sets of a trace the largest micro-batches that fit each of the ``budgets`` (bytes;
-    without any, the card's own memory). An epoch of all rows says of the fastest that is
-    not compiled what they take beside the longest, and so of all. Raises what a trace does."""
-    asked = [(gpu, budget) for budget in budgets or (gpu.total_bytes,)]
+    without any, the card's own memory). An epoch of all rows says of the fastest in the smallest
+    and in the largest budget what they take beside the longest, and so of all. Raises what a trace
+    does."""
+    asked = [(gpu, budget) for budget in sorted(budgets or (gpu.total_bytes,))]
     shared = shared_in_process(is_likely=True)
     with quiet_libraries():
         # A trial may show that the upper end of a forecast is too high.
         answers = list(_of_trace(sets, asked, shared))
-        found = {own.spec.trial_id: own for of_set in answers for fits in of_set for own in fits}
-        if not found:
-            return []
-        # What compiled code keeps is less certain.
-        fastest = min(
-            found.values(), key=lambda own: (traceable(own.spec).is_compiled, _seconds(own))
-        )
-        epoch = _with_epoch(fastest, gpu, shared)
-        added = epoch.device_bytes / fastest.device_bytes
-    return [_as_prediction(own, added) for own in found.values()]
+        added: dict[int, float] = {}
+        for budget in (0, -1):
+            fitting = [own for of_set in answers for own in of_set[budget]]
+            # What compiled code keeps is less certain.
+            own = min(
+                fitting,
+                key=lambda own: (traceable(own.spec).is_compiled, _seconds(own)),
+                default=None,
+            )
+            if own is not None and own.spec.micro_batch not in added:
+                epoch = _with_epoch(own, gpu, shared)
+                added[own.spec.micro_batch] = epoch.device_bytes / own.device_bytes
+    found = {own.spec.trial_id: own for of_set in answers for fits in of_set for own in fits}
+    return [_as_prediction(own, _added_at(own.spec.micro_batch, added)) for own in found.values()]
+
+
+def _added_at(micro_batch: int, added: Mapping[int, float]) -> float:
+    """What other rows add is a larger share of a smaller micro-batch."""
+    return added[max((own for own in added if own <= micro_batch), default=min(added))]
 
 
 def _seconds(own: Candidate) -> tuple[float, float]:

@@ -140,7 +140,7 @@ class _Deciding:
         # Open repeats of what was measured run first.
         repeats = [index for index in state.measured if self.is_open[index]]
         best = most_per_second(values, gains, seconds, is_worth_measuring)
-        leader = self._first_leader(assessments, can_gain)
+        leader = _first_leader(assessments, gains, can_gain)
         chosen = next(iter(repeats), best if leader is None else leader)
         is_worth_measuring[repeats] = True
         return Decisions(
@@ -149,15 +149,6 @@ class _Deciding:
             results=tuple(assessment.result for assessment in assessments),
             allowed_seconds=self.stopping.allowed_seconds(float(expected[chosen or 0]), left),
         )
-
-    def _first_leader(self, assessments: Sequence[_Assessment], can_gain: Mask) -> int | None:
-        """The fastest by its forecast, of the budgets without a pick before others."""
-        leaders = [
-            (own.result.pick is None, self.state.forecast_log_speed[own.leader], own.leader)
-            for own in assessments
-            if own.leader is not None and can_gain[own.leader]
-        ]
-        return max(leaders)[-1] if leaders else None
 
     def _seconds_left(self, seconds: Array) -> float:
         """Slot time for further trials. A running one is charged with its expected ``seconds``."""
@@ -268,6 +259,16 @@ class _Deciding:
     def _skipped(self, rules: NDArray[np.object_], is_worth_measuring: Mask) -> dict[int, str]:
         left_out = self.is_open & ~is_worth_measuring
         return {index: rules[index] for index in np.flatnonzero(left_out).tolist()}
+
+
+def _first_leader(assessments: Sequence[_Assessment], gains: Array, can_gain: Mask) -> int | None:
+    """The leader with the largest gains in all budgets, of those without a pick before others."""
+    leaders = [
+        (own.result.pick is None, float(gains[own.leader]), own.leader)
+        for own in assessments
+        if own.leader is not None and can_gain[own.leader]
+    ]
+    return max(leaders)[-1] if leaders else None
 
 
 def _finite(figure: float) -> float | None:

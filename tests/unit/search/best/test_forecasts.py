@@ -42,11 +42,10 @@ def second_of(
     baseline = specs[0].choices
     search = BestSearch(
         specs,
-        budgets=[24 * GIB],
         baseline=baseline,
         predicted_seconds=seconds,
         priors=shipped_priors(),
-        **options,
+        **{"budgets": [24 * GIB], **options},
     )
     first = search.ask()
     assert first is not None
@@ -113,6 +112,23 @@ def test_leader_by_forecast_is_the_fastest_that_ends_in_time(slot_seconds, secon
     specs = unequal(grid_of(loss=("plain", "liger"), compile=("none", "inductor")))
     found = second_of(specs, seconds_of, speed=10.0, slot_seconds=slot_seconds)
     assert (found["loss"], found["compile"]) == ("liger", second)
+
+
+def test_leader_with_the_largest_gains_in_all_budgets_comes_first():
+    specs = unequal(grid_of(loss=("plain", "liger"), activations=("keep", "checkpoint")))
+
+    def seconds_of(own):
+        is_kept, is_liger = own.choices["activations"] == "keep", own.choices["loss"] == "liger"
+        return 0.1 - 0.05 * is_liger - 0.01 * (is_liger and is_kept)
+
+    sizes = {"keep": 60.0 * GIB, "checkpoint": 20.0 * GIB}
+    nbytes = {own.trial_id: sizes[str(own.choices["activations"])] for own in specs}
+    nbytes[specs[0].trial_id] = 20.0 * GIB
+    budgets = (24 * GIB, 40 * GIB, 80 * GIB)
+    options = {"predicted_bytes": nbytes, "budgets": budgets}
+    found = second_of(specs, seconds_of, speed=10.0, **options)
+    # Kept activations are faster, and fit one budget of three.
+    assert (found["loss"], found["activations"]) == ("liger", "checkpoint")
 
 
 def test_forecast_holds_for_twins_with_other_data_loaders():

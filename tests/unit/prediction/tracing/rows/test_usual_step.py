@@ -119,6 +119,16 @@ def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path, monkeypatch)
     likely = epoch.device.bytes
     assert found[candidate.spec.trial_id].device.bytes == pytest.approx(likely, abs=1)
     assert likely < most
+    # In a smaller budget, the fastest that fits has an epoch of its own.
+    small, middle, _ = trials
+    budget = sum(found[own.trial_id].device.bytes for own in (small, middle)) // 2
+    (forecast,) = (
+        own
+        for own in largest_that_fit(sets, GPU, (GPU.total_bytes, budget))
+        if own.trial_id == small.trial_id
+    )
+    (epoch_of_small,) = likely_figures([small], GPU)
+    assert forecast.device.bytes == pytest.approx(epoch_of_small.device.bytes, abs=1)
     step = group_of(candidate.spec).step_work(candidate.spec)
     whole = step_time(step, GPU)
     assert candidate.time.seconds == pytest.approx(whole.seconds, rel=0.05)
