@@ -53,6 +53,7 @@ class RaggedSteps:
         pad_to_multiple_of: int = 1,
         warmup_steps: int,
         counted_steps: int | None,
+        samples: Sequence[int] | None = None,
     ) -> None:
         """``columns``: the tokens of each row, (rows,), in each column that sets a batch's shape;
         ``sequences``: those of the sequences that a row adds to a batch, whose tokens are counted.
@@ -60,9 +61,11 @@ class RaggedSteps:
         ``joins_rows``: a micro-batch's rows are joined without padding; otherwise they are padded
         to the longest, and to the next ``pad_to_multiple_of`` positions. ``counted_steps``: at
         most so many, after ``warmup_steps`` at least; None: a whole epoch, in its own order.
+        ``samples``: those of each row, (rows,), as of a block; None: each is one.
         """
         self._columns = np.stack(columns)
         self._sequences = np.stack(sequences)
+        self._samples = np.ones(self._columns.shape[1]) if samples is None else np.asarray(samples)
         self._shape = (accumulation, micro_batch)
         self._joins_rows = joins_rows
         self._multiple = pad_to_multiple_of
@@ -70,9 +73,9 @@ class RaggedSteps:
         self._others = OTHERS if self.distinct else 0
         self.warmup_steps: int = max(warmup_steps, self._others + self.distinct)
         # These are set by ``rows``; the columns are those of ``_work``.
-        self.mean_step = np.ones(4)
-        """Of an epoch: widths of its rows, their squares, positions and tokens, shape (4,)."""
-        self._measured = np.ones((1, 4))
+        self.mean_step = np.ones(5)
+        """Of an epoch: widths of rows, their squares, positions, tokens, samples, shape (5,)."""
+        self._measured = np.ones((1, 5))
         self._new_shapes: list[int] = []
         """In each step of the first turn."""
         self.new_shapes_of_mean_step = 0.0
@@ -107,7 +110,7 @@ class RaggedSteps:
             return list(epoch)
         work = self._work(steps)
         self.mean_step = work.mean(axis=0)
-        *_, positions, tokens = self.mean_step
+        *_, positions, tokens, _ = self.mean_step
         self.padding_share = float(1 - tokens / positions)
         self.new_shapes_of_mean_step = _distinct(self._shapes(self._columns[:, steps])) / len(steps)
         if not self.distinct:
@@ -116,7 +119,7 @@ class RaggedSteps:
 
     def _chosen(self, lengths: np.ndarray, work: np.ndarray) -> list[int]:
         """The numbers of the steps to train on, in order, by the ``lengths`` of their rows."""
-        by_length = np.lexsort((work[:, -1], self._shapes(lengths).max(axis=(0, 2))))
+        by_length = np.lexsort((work[:, 3], self._shapes(lengths).max(axis=(0, 2))))
         others = _from_outside_in(_quantiles(by_length, self._others))
         turn = _from_outside_in(_quantiles(by_length, self.distinct))
         self._measured = work[turn]
@@ -166,13 +169,13 @@ class RaggedSteps:
         half_width = student_t95(len(each)) * math.sqrt(variance / len(each))
         return price * self.new_shapes_of_mean_step, half_width * self.new_shapes_of_mean_step
 
-    def expected_tokens(self, first: int, count: int) -> tuple[float, float]:
-        """Positions and tokens of the mean step, each relative to those of ``count`` steps."""
+    def expected(self, first: int, count: int) -> tuple[float, float, float]:
+        """Positions, tokens and samples of the mean step, relative to those of ``count`` steps."""
         if not self.distinct:
-            return 1.0, 1.0
+            return 1.0, 1.0, 1.0
         work = self._work_of(first, count)
-        *_, positions, tokens = self.mean_step / work.mean(axis=0)
-        return float(positions), float(tokens)
+        *_, positions, tokens, samples = (self.mean_step / work.mean(axis=0)).tolist()
+        return positions, tokens, samples
 
     def _work_of(self, first: int, count: int) -> np.ndarray:
         """Work of ``count`` trained steps from the one with the number ``first`` on."""
@@ -187,7 +190,7 @@ class RaggedSteps:
         return np.asarray(-(-lengths.max(axis=-1) // self._multiple) * self._multiple)
 
     def _work(self, steps: np.ndarray) -> np.ndarray:
-        """Work and its square, positions, and tokens of steps (steps, accumulation, rows)."""
+        """Work, its square, positions, tokens, samples of steps (steps, accumulation, rows)."""
         columns, tokens = self._columns[:, steps], self._sequences[:, steps]
         widths, positions = columns, tokens
         if not self._joins_rows:
@@ -195,7 +198,8 @@ class RaggedSteps:
             # Every sequence of a batch takes as many positions as the longest one.
             longest = self._shapes(tokens).max(axis=0)[..., None]
             positions = np.broadcast_to(longest, tokens.shape)
-        parts = (widths, widths.astype(float) ** 2, positions, tokens)
+        samples = self._samples[None, steps]
+        parts = (widths, widths.astype(float) ** 2, positions, tokens, samples)
         return np.stack([part.sum(axis=(0, 2, 3)) for part in parts], axis=-1).astype(float)
 
 

@@ -29,7 +29,8 @@ HookPlace = Literal["allocator", DataPlace, ProcessPlace, _OtherPlace]
 - ``collator(collator)`` returns the collator to use.
 - ``batching(dataset, collator, attention, tokens)`` returns the dataset and the collator to use;
   ``attention`` is the name of its implementation (empty: the model's own), ``tokens`` the length of
-  a sample. The collator may have a function ``count_samples(batch)``, and ``flattens_rows``.
+  a sample. The collator may have a function ``count_samples(batch)``, ``flattens_rows``, and
+  ``samples_of_rows``, if a row of the dataset is not one sample.
 - ``compiler()``, ``partitioner()`` and ``kernels()`` set PyTorch's global state for the process.
 - ``arguments(fields, batching)`` returns the ``TrainingArguments``, or an object of a subclass.
 - ``base(make, is_checkpoint, device)`` returns the model on its device; ``make(**more)`` is

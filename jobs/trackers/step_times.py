@@ -203,10 +203,8 @@ class Steps(Tracker):
         if self.ragged is None:
             return self._micro_batches.rates(first_micro_batch, seconds)
         counted = len(self._data_seconds) - first
-        positions, tokens = self.ragged.expected_tokens(first, counted)
-        return self._micro_batches.rates(
-            first_micro_batch, seconds, positions=positions, tokens=tokens
-        )
+        expected = self.ragged.expected(first, counted)
+        return self._micro_batches.rates(first_micro_batch, seconds, expected)
 
     def _at_mean(self, seconds: Sequence[float], first: int) -> list[float]:
         """Of all steps' seconds, those from ``first`` on, as if each were an epoch's mean step."""

@@ -123,6 +123,7 @@ def ragged_steps(
         pad_to_multiple_of=getattr(collator, "pad_to_multiple_of", None) or 1,
         warmup_steps=warmup_steps,
         counted_steps=spec.measure.steps,
+        samples=getattr(collator, "samples_of_rows", None),
     )
 
 

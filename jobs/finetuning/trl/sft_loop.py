@@ -17,7 +17,7 @@ def train(setup: Setup) -> Trained:
     rows: Any = setup.collator
     if rows.flattens_rows:
         collate = trainer.data_collator
-        trainer.data_collator = counting(collate, in_blocks=rows.counts_whole_rows)
+        trainer.data_collator = counting(collate, in_blocks=rows.samples_of_rows is not None)
     return measured(trainer, setup, LossScale.as_declared(trainer))
 
 

@@ -1,6 +1,6 @@
 """Prepares rows with TRL's code: chat templates, masks of prompts, packing."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ class PreparedRows:
     """Number of tokens to which every batch is padded; None: the length of its longest row."""
     flattens_rows: bool = False  # whether a batch is one sequence without padding
     counts_rows: bool = False  # whether the shape of a batch does not say how many rows it holds
-    counts_whole_rows: bool = False  # whether a sample is one of the rows of a block
+    samples_of_rows: Sequence[int] | None = None  # of each block; None: a row is one sample
 
     @property
     def count_samples(self) -> Callable[[Mapping[str, Any]], int] | None:
@@ -80,7 +80,9 @@ def prepared(
         raise ValueError("TRL leaves no row: each is longer than the limit before its answer")
     flattens = is_packed or batching == "flattened_rows"
     settings = PreparedRows(rows.tokenizer, rows.width, flattens, counts_rows=flattens)
-    return dataset, replace(settings, counts_whole_rows=batching == "packed_whole_rows")
+    if batching == "packed_whole_rows":
+        settings = replace(settings, samples_of_rows=list(map(len, dataset["seq_lengths"])))
+    return dataset, settings
 
 
 def _prepared_by_trl(

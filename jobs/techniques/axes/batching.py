@@ -123,12 +123,15 @@ def packed_whole_rows(
         if real["input_ids"]:
             rows.append({name: values[:tokens] for name, values in real.items()})
     columns: dict[str, list[list[int]]] = {"input_ids": [], "labels": [], "position_ids": []}
-    for block in _blocks_of_rows([len(row["input_ids"]) for row in rows], tokens):
+    blocks = _blocks_of_rows([len(row["input_ids"]) for row in rows], tokens)
+    for block in blocks:
         for name, values in columns.items():
             values.append([value for index in block for value in rows[index][name]])
     packed = datasets.Dataset.from_dict(columns)
     packed.set_format("pt")
-    return packed, _joining(dict, attention, _count_rows)
+    joined: Any = _joining(dict, attention, _count_rows)
+    joined.samples_of_rows = list(map(len, blocks))
+    return packed, joined
 
 
 def _joining(

@@ -39,14 +39,15 @@ class MicroBatches:
             self._real_tokens.append(mask.sum())
 
     def rates(
-        self, first: int, seconds: float, *, positions: float = 1.0, tokens: float = 1.0
+        self, first: int, seconds: float, expected: tuple[float, float, float] = (1.0, 1.0, 1.0)
     ) -> dict[str, Any]:
         """Throughput of the micro-batches from ``first`` on, in ``seconds``. May wait. In this time
-        there were so many times their ``positions`` and their real ``tokens``."""
-        samples = self._samples or self._samples_on_device.values()
-        rates: dict[str, Any] = {"samples_per_second": sum(samples[first:]) / seconds}
-        if counted := sum(self._tokens[first:]):
-            rates["tokens_per_second"] = counted * positions / seconds
+        there are ``expected`` so many times their positions, real tokens and samples."""
+        positions, tokens, samples = expected
+        counted = self._samples or self._samples_on_device.values()
+        rates: dict[str, Any] = {"samples_per_second": sum(counted[first:]) * samples / seconds}
+        if places := sum(self._tokens[first:]):
+            rates["tokens_per_second"] = places * positions / seconds
             rates["real_tokens_per_second"] = sum(self._real()[first:]) * tokens / seconds
         return rates
 

@@ -124,12 +124,15 @@ def test_spread_of_steps_is_what_their_lengths_do_not_explain():
     assert np.std(disturbed) / np.mean(disturbed) == pytest.approx(0.02, rel=0.5)
 
 
-def test_tokens_are_those_of_the_mean_step():
-    ragged = steps_of()
+def test_tokens_and_samples_are_those_of_the_mean_step():
+    texts = np.random.default_rng(3).integers(1, 9, len(LENGTHS))
+    ragged = steps_of(samples=texts)
     rows = np.asarray(ragged.rows(range(2_000))[10:18])
-    positions, tokens = ragged.expected_tokens(5, 4)
+    positions, tokens, samples = ragged.expected(5, 4)
     assert positions * positions_of(rows).mean() == pytest.approx(positions_of(range(2_000)).mean())
     assert tokens * LENGTHS[rows].sum() / 4 == pytest.approx(2 * LENGTHS.mean())
+    assert samples * texts[rows].sum() / 4 == pytest.approx(2 * texts.mean())
+    assert steps_of().expected(5, 4)[-1] == 1
 
 
 FIRST_TURN, SECOND_TURN = [1.2, 2.2, 3.2, 7], [1, 2, 3, 4]

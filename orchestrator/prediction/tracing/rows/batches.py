@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -12,7 +13,7 @@ import transformers
 
 from jobs.library_facts.model_size import wrong_task
 from jobs.spec import ModelSpec, TrialSpec
-from jobs.techniques.hooks import bound, hook_name
+from jobs.techniques.hooks import bound
 from jobs.trial import data, models
 from jobs.trial.data import RowLengths
 from orchestrator.prediction.streams.length_streams import Kind, Lengths
@@ -97,15 +98,12 @@ def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[FileBatches, ModelSp
     )
     model = data.fitted(spec.model, rows, config_labels=config.num_labels or 0)
     collate = collate or transformers.default_data_collator
-    samples = len(rows)
     if batch := bound(spec, "batching"):
         attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
         rows, collate = batch(rows, collate, attention=attention, tokens=spec.data.tokens)
-        if hook_name(spec, "batching") != "packed_whole_rows":
-            samples = len(rows)
     if wrap := bound(spec, "collator"):
         collate = wrap(collate)
-    return FileBatches(rows, collate, samples_per_row=samples / max(1, len(rows))), model
+    return FileBatches(rows, collate), model
 
 
 class _EqualBatches:
@@ -142,10 +140,10 @@ class _EqualBatches:
 class FileBatches:
     """Batches of a data file's rows, as the trial's own collator pads them."""
 
-    def __init__(self, rows: Any, collate: data.Collator, *, samples_per_row: float = 1.0) -> None:
+    def __init__(self, rows: Any, collate: data.Collator) -> None:
         if not len(rows):
             raise ValueError("the data file has no rows")
-        self.samples_per_row = samples_per_row
+        self.samples_per_row = statistics.fmean(getattr(collate, "samples_of_rows", None) or [1])
         self._rows = rows
         self.collate = collate
         self.lengths = data.ragged_lengths(rows)

@@ -47,9 +47,6 @@ class TrlBatches(FileBatches):
                 labels=scored,
                 tile=TOKEN_CHUNK_SIZE,
             )
-        if getattr(self._prepared, "counts_whole_rows", False):
-            rows_of_blocks = np.concatenate([own for own, _ in arrow_lists(rows, "seq_lengths")])
-            self.samples_per_row = float(rows_of_blocks.mean())
 
     def follow(self, make: Any, model: Any, arguments: Any) -> Any:
         """TRL's Trainer, as ``make`` makes it of these rows, which are then batched as it does."""

@@ -75,6 +75,7 @@ def test_packed_whole_rows_fill_blocks_without_cutting_a_row():
     assert batch["position_ids"].tolist() == [[0, 1, 2, 0, 1, 0, 1, 2, 3, 0]]
     assert batch["labels"].tolist() == [[-100, 6, 7, -100, 9, -100, 11, 12, 13, -100]]
     assert [len(packed[index]["input_ids"]) for index in range(len(packed))] == [5, 5]
+    assert collate.samples_of_rows == [2, 2]
     assert collate.count_samples(batch) == len(ROWS)
 
 

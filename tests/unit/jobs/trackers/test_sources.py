@@ -19,8 +19,8 @@ def test_real_tokens_of_batches_with_and_without_a_mask():
     padded = {**whole, "attention_mask": torch.tensor([[1] * 12, [1] * 6 + [0] * 6])}
     for inputs in (padded, whole, padded, whole):
         batches.add(inputs)
-    assert batches.rates(2, seconds=2.0, positions=3.0, tokens=0.5) == {
-        "samples_per_second": 4.0 / 2,
+    assert batches.rates(2, seconds=2.0, expected=(3.0, 0.5, 0.7)) == {
+        "samples_per_second": 4.0 * 0.7 / 2,
         "tokens_per_second": 48.0 * 3 / 2,
         "real_tokens_per_second": (18.0 + 24.0) * 0.5 / 2,
     }

@@ -113,8 +113,8 @@ class Ragged:
     def new_shapes(self, seconds: Sequence[float]) -> tuple[float, float]:
         return 0.5, 0.1 * len(seconds)
 
-    def expected_tokens(self, first: int, counted: int) -> tuple[float, float]:
-        return float(first + counted), 0.25
+    def expected(self, first: int, counted: int) -> tuple[float, float, float]:
+        return float(first + counted), 0.25, 3.0
 
 
 def begun(monkeypatch: pytest.MonkeyPatch, ragged: Ragged | None) -> tuple[Clock, Steps]:
@@ -142,7 +142,7 @@ def test_figures_are_of_the_counted_steps_alone(monkeypatch, ragged):
         "data_seconds": [2.25, 0.25, 0.5, 1.5],
     }
     steps = [2.5, 4.5, 12.5] if ragged else [1.0, 2.0, 6.0]
-    positions, tokens = (4.0, 0.25) if ragged else (1.0, 1.0)
+    positions, tokens, samples = (4.0, 0.25, 3.0) if ragged else (1.0, 1.0, 1.0)
     new_shapes = {"new_shapes_share": pytest.approx(0.5 / (sum(steps) / 3))} if ragged else {}
     half_width = 0.4 / (sum(steps) / 3) if ragged else 0.0
     assert tracker.measurements() == new_shapes | {
@@ -152,7 +152,7 @@ def test_figures_are_of_the_counted_steps_alone(monkeypatch, ragged):
         "counted_seconds": 9.0,
         "step_seconds_median": steps[1],
         "data_seconds_median": 0.5,
-        "samples_per_second": 15 / sum(steps),
+        "samples_per_second": 15 * samples / sum(steps),
         "tokens_per_second": 150 * positions / sum(steps),
         "real_tokens_per_second": 150 * tokens / sum(steps),
         "samples_per_second_ci95": pytest.approx(math.hypot(mean_step_error(steps), half_width)),
