@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.prediction.gpus import Gpu
     from orchestrator.prediction.prediction import Prediction
     from orchestrator.prediction.time.step_time import StepTime
-    from orchestrator.prediction.tune.tune_forecast import Candidate
+    from orchestrator.prediction.tune.traced_sets import Candidate
     from orchestrator.storage.prices import Price
 
 

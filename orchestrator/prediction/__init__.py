@@ -8,6 +8,7 @@ prediction.py        what is predicted of a trial: figures, intervals, anatomy, 
 intervals.py         how far a measurement may lie from a replay
 estimator.py         trials -> predictions; trials of one model share its traces
 trace_keys.py        which trials share a trace, and which a model
+shared.py            what is computed once for many trials
 model_group.py       the trials of one model: traced, replayed, predicted
 held_group.py        trials of which only what outlives a step is asked for
 unsupported.py       trials that are not predicted, and why

@@ -15,8 +15,9 @@ from orchestrator.prediction.bounds import bounded, traceable
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
 from orchestrator.prediction.held_group import HeldGroup
 from orchestrator.prediction.libraries import quick_imports
-from orchestrator.prediction.model_group import ModelGroup, Shared, shared_in_process
+from orchestrator.prediction.model_group import ModelGroup
 from orchestrator.prediction.prediction import Prediction, unknown
+from orchestrator.prediction.shared import Shared, shared_in_process
 from orchestrator.prediction.trace_keys import built_key, model_key
 from orchestrator.prediction.unsupported import runs_trl, unpredictable
 

@@ -13,7 +13,7 @@ from orchestrator.units import HOUR_SECONDS, memory, number
 
 if TYPE_CHECKING:
     from orchestrator.api.forecasts import CardForecast, TuneForecast
-    from orchestrator.prediction.tune.tune_forecast import Candidate
+    from orchestrator.prediction.tune.traced_sets import Candidate
 
 _SHOWN = 3
 _SAMPLES = 1_000_000

@@ -18,7 +18,8 @@ from orchestrator.labels import label
 from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal, tune_space
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.tune.tune_forecast import Candidate, forecast_space
+from orchestrator.prediction.tune.traced_sets import Candidate
+from orchestrator.prediction.tune.tune_forecast import forecast_space
 from orchestrator.prediction.tune.worth_tracing import forecast_key
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import GIB

@@ -5,7 +5,7 @@ import pytest
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import quiet_libraries, traced_step
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.model_group import Shared
+from orchestrator.prediction.shared import Shared
 from orchestrator.prediction.tracing.compiled_block import compiled_block
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from orchestrator.units import MIB

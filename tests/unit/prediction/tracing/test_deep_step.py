@@ -7,7 +7,7 @@ import pytest
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import quiet_libraries, traced_step
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.model_group import Shared
+from orchestrator.prediction.shared import Shared
 from orchestrator.prediction.tracing.deep_step import DeepStep
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from orchestrator.prediction.tracing.fakes.fake_ranks import fake_ranks

@@ -15,12 +15,14 @@ from orchestrator.planning.tune_space.combinations import micro_batches
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.estimator import predict, traced_step
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.model_group import ModelGroup, Shared
+from orchestrator.prediction.model_group import ModelGroup
+from orchestrator.prediction.shared import Shared
 from orchestrator.prediction.time.operations import Operation, StepWork, Work
 from orchestrator.prediction.time.ranks_time import time_of
-from orchestrator.prediction.tune import tune_forecast, worth_tracing
+from orchestrator.prediction.tune import traced_sets, tune_forecast, worth_tracing
 from orchestrator.prediction.tune.compiled_memory import CompiledMemory
-from orchestrator.prediction.tune.tune_forecast import SpaceForecast, TracedSets
+from orchestrator.prediction.tune.traced_sets import TracedSets
+from orchestrator.prediction.tune.tune_forecast import SpaceForecast
 from orchestrator.units import GIB
 from tests.conftest import ROOT, build_tiny_spec
 from tests.support.config_files import config_of
@@ -94,7 +96,7 @@ def test_few_sizes_are_asked_for_until_the_largest_that_fits_is_known(seed):
 
     for memory in (1, 16, 24, 80):
         asked.clear()
-        found = tune_forecast._how_many_fit(specs, memory * GIB, device_bytes)
+        found = traced_sets._how_many_fit(specs, memory * GIB, device_bytes)
         assert len(asked) <= 11
         fitting = [own for own in specs if device_bytes(own) <= memory * GIB]
         assert specs[:found] == fitting
@@ -132,7 +134,7 @@ def test_what_trains_differently_has_an_answer_of_its_own():
 def test_traces_include_what_trains_most_differently(tmp_path, monkeypatch):
     traced = []
     monkeypatch.setattr(worth_tracing, "MOST_TRACES", 3)
-    monkeypatch.setattr(tune_forecast, "_of_trace", lambda sets, *_: traced.append(sets) or [])
+    monkeypatch.setattr(tune_forecast, "of_trace", lambda sets, *_: traced.append(sets) or [])
     text = """
 model: {task: causal-lm, architecture: llama, config: {hidden_size: 64, num_attention_heads: 4,
     intermediate_size: 128, num_hidden_layers: 8, vocab_size: 128}}

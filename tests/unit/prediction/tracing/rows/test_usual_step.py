@@ -8,11 +8,12 @@ import pytest
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import likely_figures, longest_rows_group, predict
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.model_group import ModelGroup, Shared
+from orchestrator.prediction.model_group import ModelGroup
+from orchestrator.prediction.shared import Shared
 from orchestrator.prediction.time.step_time import step_time
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from orchestrator.prediction.tracing.rows import row_order
-from orchestrator.prediction.tune import tune_forecast
+from orchestrator.prediction.tune import traced_sets
 from orchestrator.prediction.tune.tune_forecast import (
     forecast_space,
     largest_that_fit,
@@ -106,7 +107,7 @@ def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path, monkeypatch)
     assert replace(space, asked=[(GPU, most - 1)], fitting=[[longest]]).ranked() == []
     (sets,) = worth_tracing(trials)
     refusing = Mock(side_effect=AttributeError("another version"))
-    monkeypatch.setattr(tune_forecast, "traced_step", refusing)
+    monkeypatch.setattr(traced_sets, "traced_step", refusing)
     with pytest.raises(AttributeError, match="another version"):
         largest_that_fit(sets, GPU, ())
     monkeypatch.undo()
