@@ -87,8 +87,10 @@ def _predict(
 def _tune(config: SweepConfig, options: argparse.Namespace, prices: Mapping[str, Price]) -> int:
     """Forecast what ``tune`` would find, and print it. Returns the exit status."""
     from orchestrator.api.forecasts import tune_forecast
+    from orchestrator.running.background_prediction import across_cores
 
-    forecast = tune_forecast(config, options.gpu, options.memory, prices, _show)
+    with across_cores() as across:
+        forecast = tune_forecast(config, options.gpu, options.memory, prices, _show, across)
     if options.json:
         cli.print_json(forecast.to_json())
     else:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from orchestrator.prediction.prediction import Prediction
     from orchestrator.prediction.time.step_time import StepTime
     from orchestrator.prediction.tune.traced_sets import Candidate
+    from orchestrator.prediction.tune.tune_forecast import Across
     from orchestrator.storage.prices import Price
 
 
@@ -66,9 +67,11 @@ def tune_forecast(
     memory: Sequence[str] = (),
     prices: Mapping[str, Price] = MappingProxyType({}),
     watch: Watch | None = None,
+    across: Across = map,
 ) -> TuneForecast:
     """For each memory on ``gpu`` (default: the H200), the configurations of ``tune``'s space by
     forecast speed. Without ``memory``, for the card's own; with ``prices``, for each priced card.
+    ``across``: as ``forecast_space`` takes it.
 
     Raises ValueError if the card has no constants.
     """
@@ -77,13 +80,12 @@ def tune_forecast(
     from orchestrator.prediction.gpus import load_gpu
     from orchestrator.prediction.libraries import without_gpus
     from orchestrator.prediction.tune.tune_forecast import forecast_space
-    from orchestrator.running.background_prediction import across_cores
 
     goal = Goal(recipe="usual")
     space = tune_space(config, goal, has_gpu=True, is_missing=lambda _: False)
     named = [gpu] if gpu else [name for name in prices if not name[0].isdigit()] or ["h200"]
     cards = [load_gpu(name) for name in named]
-    with without_gpus(), quiet_libraries(), across_cores() as across:
+    with without_gpus(), quiet_libraries():
         asked = [(card, size) for card in cards for size in _sizes(card, memory)]
         found = forecast_space(space.plan.trials, asked, watch or unwatched, across)
         answers = [

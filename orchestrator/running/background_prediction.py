@@ -7,7 +7,7 @@ import os
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from importlib.metadata import version
 from multiprocessing.pool import AsyncResult, Pool
@@ -161,10 +161,14 @@ def workers(number: int = 0) -> Pool:
 
 @contextmanager
 def across_cores() -> Iterator[Across]:
-    """A context with a ``map`` over processes, if there are cores for them. It runs ahead of its
-    caller by one item for each process."""
+    """A context with a ``map`` over processes, if there are cores and processes for it. It runs
+    ahead of its caller by one item for each process. A script of the user's may have no guard
+    against being imported by these, so commands alone use it."""
     number = min(cores(), _MOST_PROCESSES)
-    if number == 1:
+    pool = None
+    with suppress(OSError):  # the limit of processes is reached
+        pool = workers(number) if number > 1 else None
+    if pool is None:
         yield map
         return
 
@@ -177,7 +181,7 @@ def across_cores() -> Iterator[Across]:
         for result in running:
             yield result.get()
 
-    with workers(number) as pool:
+    with pool:
         yield across
         # A process that is ended leaves semaphores behind.
         pool.close()

@@ -5,6 +5,7 @@ import os
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -95,9 +96,11 @@ def test_trials_with_another_transformers_are_named_once(caplog):
     assert not caplog.messages
 
 
-@pytest.mark.parametrize("number", [1, 2])
-def test_map_across_cores_keeps_the_order(monkeypatch, number):
+@pytest.mark.parametrize(("number", "may_start"), [(1, True), (2, True), (2, False)])
+def test_map_across_cores_keeps_the_order(monkeypatch, number, may_start):
     monkeypatch.setattr(background_prediction, "cores", lambda: number)
+    if not may_start:
+        monkeypatch.setattr(background_prediction, "workers", Mock(side_effect=OSError))
     with background_prediction.across_cores() as across:
         assert list(across(math.sqrt, [own * own for own in range(7)])) == [*range(7)]
         assert next(iter(across(math.sqrt, [4, 9]))) == 2
