@@ -19,15 +19,12 @@ _BUILDING_HOOKS = ("base", "loop", *MODEL_PLACES)
 
 def model_key(spec: TrialSpec) -> str:
     """Equal for trials that share traces."""
-    hooks = {
-        place: own
-        for place, own in to_json(spec.settings)["hooks"].items()
-        if place not in _UNTRACED_HOOKS
-    }
+    settings = to_json(spec.settings)
+    hooks = {place: own for place, own in settings["hooks"].items() if place not in _UNTRACED_HOOKS}
     parts = [
-        _built(spec),
-        to_json(spec.data),
+        *_built(spec, settings),
         hooks,
+        to_json(spec.data),
         spec.measure.evaluate_and_save,
         spec.measure.upkeep.compute_metrics_rows,
         bool(unpredictable(spec)),
@@ -37,22 +34,17 @@ def model_key(spec: TrialSpec) -> str:
 
 def built_key(spec: TrialSpec) -> str:
     """Equal for trials that build the same model, whatever batches it gets."""
-    hooks = to_json(spec.settings)["hooks"]
-    parts = [_built(spec), {place: hooks.get(place) for place in _BUILDING_HOOKS}]
-    return json.dumps(parts, sort_keys=True)
-
-
-def _built(spec: TrialSpec) -> list[Any]:
     settings = to_json(spec.settings)
+    hooks = {place: settings["hooks"].get(place) for place in _BUILDING_HOOKS}
+    return json.dumps([*_built(spec, settings), hooks], sort_keys=True)
+
+
+def _built(spec: TrialSpec, settings: Any) -> list[Any]:
+    """What decides both, besides hooks."""
     arguments = {
         name: value
         for name, value in settings["training_arguments"].items()
         if name not in _UNTRACED_ARGUMENTS and not name.startswith(_UNTRACED_PREFIXES)
     }
-    return [
-        to_json(spec.model),
-        arguments,
-        settings["model_kwargs"],
-        settings["deepspeed"],
-        spec.world_size,
-    ]
+    model = to_json(spec.model)
+    return [model, arguments, settings["model_kwargs"], settings["deepspeed"], spec.world_size]

@@ -63,10 +63,10 @@ class SpaceForecast:
         return [own for own in candidates if (own.spec.training_recipe != recipe) is is_other]
 
     def _epoch_bytes(self, own: Candidate, gpu: Gpu) -> float:
-        """Bytes of an epoch, as far as they are known: what it adds grows with the micro-batch."""
+        """Bytes of an epoch, as far as they are known."""
         known = self._added.get((gpu.name, model_key(traceable(own.spec).spec)), {})
-        smaller = [added for size, added in known.items() if size <= own.spec.micro_batch]
-        return own.device_bytes * (max(smaller, default=1.0) if own.is_of_longest else 1.0)
+        added = _added_at(own.spec.micro_batch, known, 1.0) if own.is_of_longest else 1.0
+        return own.device_bytes * added
 
     def _with_epoch(self, own: Candidate, gpu: Gpu) -> Candidate:
         key = gpu.name, own.spec.trial_id
@@ -157,12 +157,18 @@ def largest_that_fit(sets: Sets, gpu: Gpu, budgets: Sequence[int]) -> list[Predi
                 epoch = with_epoch(own, gpu, shared)
                 added[own.spec.micro_batch] = epoch.device_bytes / own.device_bytes
     found = {own.spec.trial_id: own for of_set in answers for fits in of_set for own in fits}
-    return [_as_prediction(own, _added_at(own.spec.micro_batch, added)) for own in found.values()]
+    of_smallest = added[min(added)] if added else 1.0
+    return [
+        _as_prediction(own, _added_at(own.spec.micro_batch, added, of_smallest))
+        for own in found.values()
+    ]
 
 
-def _added_at(micro_batch: int, added: Mapping[int, float]) -> float:
-    """What other rows add is a larger share of a smaller micro-batch."""
-    return added[max((own for own in added if own <= micro_batch), default=min(added))]
+def _added_at(micro_batch: int, known: Mapping[int, float], otherwise: float) -> float:
+    """An epoch's memory as a multiple of the longest rows': that of the next smaller micro-batch,
+    because large ones have hardly any other rows."""
+    smaller = max((own for own in known if own <= micro_batch), default=None)
+    return otherwise if smaller is None else known[smaller]
 
 
 def _seconds(own: Candidate) -> tuple[float, float]:
