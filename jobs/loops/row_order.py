@@ -1,11 +1,11 @@
-"""Which rows a loop trains on: the order of length-grouped steps, and chosen rows."""
+"""Which rows a loop trains on."""
 
 import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
-from torch.utils.data import BatchSampler, DataLoader, Sampler, Subset
+from torch.utils.data import BatchSampler, DataLoader, Subset
 
 from jobs.ragged_steps import RaggedSteps
 
@@ -51,22 +51,3 @@ def measured_rows(sampler: Any, ragged: RaggedSteps, seed: int) -> Any:
     is_batched = bool(drawn) and isinstance(drawn[0], list)
     rows = ragged.rows(list(itertools.chain.from_iterable(drawn)) if is_batched else drawn)
     return rows if ragged.distinct else sampler
-
-
-class StepsInRandomOrder(Sampler[int]):
-    """Shuffles the steps of ``step`` rows of a sampler, of which some yield the longest first."""
-
-    def __init__(self, sampler: Any, step: int) -> None:
-        self._sampler = sampler
-        self._step = step
-
-    def __len__(self) -> int:
-        return len(self._sampler)
-
-    def __iter__(self) -> Iterator[int]:
-        rows = list(self._sampler)
-        full = len(rows) // self._step
-        # A last, short group stays the last one, so that every other step is full.
-        for index in torch.randperm(full).tolist():
-            yield from rows[index * self._step : (index + 1) * self._step]
-        yield from rows[full * self._step :]

@@ -14,7 +14,7 @@ from jobs.loops.accumulated_loss import LossScale, loss_ratio
 from jobs.loops.contract import Setup, Trained
 from jobs.loops.deepspeed import reported_phases
 from jobs.loops.meter import Listener
-from jobs.loops.row_order import StepsInRandomOrder, loader_of, measured_rows, subset
+from jobs.loops.row_order import loader_of, measured_rows, subset
 from jobs.ragged_steps import RaggedSteps
 
 if TYPE_CHECKING:
@@ -82,9 +82,6 @@ class Metered(_Base):
 
     def _get_train_sampler(self, *args: Any, **kwargs: Any) -> Any:
         sampler = super()._get_train_sampler(*args, **kwargs)
-        if sampler is not None and self.args.train_sampling_strategy == "group_by_length":
-            step = self.args.train_batch_size * self.args.gradient_accumulation_steps
-            sampler = StepsInRandomOrder(sampler, step)
         if self.ragged is None or sampler is None:
             return sampler
         return measured_rows(sampler, self.ragged, self.args.seed)

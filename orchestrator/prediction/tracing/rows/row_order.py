@@ -9,7 +9,7 @@ import torch
 from torch.utils.data import RandomSampler
 from transformers.trainer_pt_utils import LengthGroupedSampler
 
-from jobs.loops.row_order import StepsInRandomOrder, measured_rows
+from jobs.loops.row_order import measured_rows
 from jobs.spec import TrialSpec
 from jobs.trial.assembly import ragged_steps
 from jobs.trial.data import Collator, RowLengths
@@ -129,9 +129,7 @@ def _sampler(spec: TrialSpec, lengths: RowLengths) -> Any:
     arguments = spec.settings.training_arguments
     if arguments.get("train_sampling_strategy") != "group_by_length":
         return RandomSampler(range(len(lengths.tokens)))
-    step = spec.effective_batch
-    grouped = LengthGroupedSampler(step, lengths=lengths.sequences[0].tolist())
-    return StepsInRandomOrder(grouped, step)
+    return LengthGroupedSampler(spec.effective_batch, lengths=lengths.sequences[0].tolist())
 
 
 def _shapes(spec: TrialSpec, lengths: RowLengths, collate: Collator, rows: Sequence[int]) -> Steps:

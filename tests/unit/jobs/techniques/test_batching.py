@@ -6,7 +6,6 @@ import pytest
 import torch
 from datasets import Dataset
 
-from jobs.loops.row_order import StepsInRandomOrder
 from jobs.techniques.axes.batching import (
     flattened_rows,
     packed_rows,
@@ -89,15 +88,6 @@ def test_packed_whole_rows_have_the_loss_of_padded_rows():
 def test_packed_rows_with_too_few_tokens_are_refused():
     with pytest.raises(ValueError, match="fewer tokens than one block of 1000"):
         packed_rows(_dataset(), PadRows(0), attention="", tokens=1000)
-
-
-def test_steps_in_random_order_keep_their_rows():
-    torch.manual_seed(0)
-    ordered = list(StepsInRandomOrder(range(11), 2))
-    assert ordered[-1] == 10
-    steps = [tuple(ordered[start : start + 2]) for start in range(0, 10, 2)]
-    assert sorted(steps) == [(0, 1), (2, 3), (4, 5), (6, 7), (8, 9)]
-    assert steps != sorted(steps)
 
 
 @pytest.mark.parametrize("brings_mask", [True, False])

@@ -1,0 +1,136 @@
+"""Exported trainings on rows of unequal length, of an epoch: the memory and the speed that a trial
+of a few steps promised.
+
+``pytest -s tests/gpu/test_epochs.py`` prints a row for each case. The peak of the whole GPU is
+within 2 % of the promise. The speed is within the interval that holds 95 of 100 other trials.
+"""
+
+import math
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from jobs.node.environment import describe
+from jobs.node.processes import process_variables
+from jobs.spec import TrialSpec
+from orchestrator.analysis.repeatability import speed_error
+from orchestrator.export import export
+from orchestrator.reporting.markdown import line
+from orchestrator.running.background_prediction import EpochForecasts
+from orchestrator.storage.tables.rows import row_of
+from orchestrator.units import GIB
+from tests.gpu.shared import BERT_LARGE, DECODER, ROOT, gpu_marks, measured, planned
+
+STEPS = int(os.environ.get("STEPS", "500"))
+TIMED = STEPS * 4 // 5
+"""The last steps, whose time counts."""
+LORA = "adapter: {lora: {r: 16, target_modules: all-linear}}, base: bnb_4bit"
+MODELS: Mapping[str, tuple[Mapping[str, Any], str, Mapping[str, Any]]] = {
+    "encoder": (BERT_LARGE, "precision: bf16, micro_batch: 16", {"mean": 160, "sigma": 0.6}),
+    "decoder": (DECODER, "precision: bf16, micro_batch: 4", {"mean": 400, "sigma": 0.6}),
+    "qlora": (DECODER, f"precision: bf16, micro_batch: 4, {LORA}", {"mean": 400, "sigma": 0.6}),
+}
+"""Name -> a model, its choices, and the lengths of its texts in tokens."""
+CASES = [
+    ("encoder", "pad"),
+    ("encoder", "group_by_length"),
+    ("decoder", "pad"),
+    ("decoder", "group_by_length"),
+    ("decoder", "packed_whole_rows"),
+    ("qlora", "pad"),
+    ("qlora", "packed_whole_rows"),
+]
+HEADINGS = ("", "trial, GiB", "said", "trained", "%", "said, ms a step", "trained", "%", "±%")
+MEASURED_AT_EXIT = """
+import atexit, sys
+def peak():
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_initialized():
+        free, whole = torch.cuda.mem_get_info()
+        others = whole - free - torch.cuda.memory_reserved()
+        print("PEAK", others + torch.cuda.max_memory_reserved(), flush=True)
+atexit.register(peak)
+"""
+"""A sitecustomize.py: the whole GPU's bytes at the peak of what the allocator held."""
+
+pytestmark = gpu_marks(timeout_seconds=900)
+
+
+@pytest.fixture(scope="module")
+def specs(tmp_path_factory) -> Mapping[tuple[str, str], TrialSpec]:
+    folder = tmp_path_factory.mktemp("epochs")
+    trials = {}
+    for model, batching in CASES:
+        architecture, choices, lengths = MODELS[model]
+        data = {"sequence_length": 1024, "samples": 4 * STEPS, "lengths": lengths}
+        if model == "encoder":
+            data |= {"sequence_length": 512, "samples": 16 * STEPS}
+        if "packed" in batching:
+            data["samples"] = 10 * STEPS
+        chosen = f"{{{choices}, batching: {batching}}}"
+        trials[model, batching] = planned(
+            folder, architecture, chosen, {"synthetic": data}, steps=5
+        )
+    return trials
+
+
+@pytest.fixture(scope="module")
+def forecasts(specs) -> Iterator[EpochForecasts]:
+    print("", line(HEADINGS), line(["---"] + ["---:"] * (len(HEADINGS) - 1)), sep="\n")
+    with EpochForecasts(describe()["gpu_model"]) as running:
+        for spec in specs.values():
+            running.started(spec)
+        yield running
+
+
+def trained(folder: Path) -> tuple[int, float]:
+    """The whole GPU's peak bytes and the seconds of each of the last steps of ``train.py``."""
+    (folder / "at_exit").mkdir()
+    (folder / "at_exit" / "sitecustomize.py").write_text(MEASURED_AT_EXIT)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    own = [str(folder / "at_exit"), *(path for path in paths if Path(path) != ROOT)]
+    options = ("--synthetic", "--eval_strategy", "no", "--save_strategy", "no")
+    steps = ("--max_steps", str(STEPS), "--logging_steps", str(STEPS - TIMED))
+    variables = {**process_variables(os.cpu_count() or 1), "PYTHONPATH": os.pathsep.join(own)}
+    logged, peak = [], 0
+    with subprocess.Popen(
+        (sys.executable, "-u", "train.py", *options, *steps),
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, **variables},
+    ) as process:
+        for words in process.stdout or ():
+            if "'learning_rate'" in words:
+                logged.append(time.perf_counter())
+            if words.startswith("PEAK"):
+                peak = int(words.split()[1])
+    assert process.returncode == 0
+    return peak, (logged[-1] - logged[0]) / TIMED
+
+
+@pytest.mark.parametrize(("model", "batching"), CASES)
+def test_an_epoch_takes_the_promised_memory_and_speed(
+    model, batching, specs, forecasts, slot, tmp_path
+):
+    row = row_of(forecasts.completed(measured(slot, specs[model, batching])), {})
+    said = row["device_peak_bytes"] + row["epoch_growth_bytes"]
+    # Of packed rows, too: a step's rows have so many tokens.
+    said_seconds = row["mean_row_tokens"] * row["effective_batch"] / row["real_tokens_per_second"]
+    interval = speed_error([row]).of_another_trial().half_width95
+    export(specs[model, batching], tmp_path / "train", label=batching)
+    peak, seconds = trained(tmp_path / "train")
+    cells = [f"{model}, {batching}"]
+    cells += [f"{own / GIB:.2f}" for own in (row["device_peak_bytes"], said, peak)]
+    cells += [f"{100 * (said / peak - 1):+.1f}", f"{1000 * said_seconds:.1f}"]
+    cells += [f"{1000 * seconds:.1f}", f"{100 * (said_seconds / seconds - 1):+.1f}"]
+    # At once, so that a run that is cut has what was measured.
+    print(line([*cells, f"{100 * interval:.1f}"]), flush=True)
+    assert said == pytest.approx(peak, rel=0.02)
+    assert math.log(seconds / said_seconds) == pytest.approx(0, abs=max(interval, 0.05))
