@@ -73,7 +73,7 @@ def _translate(options: argparse.Namespace) -> int:
             _print_next_steps([target], target)
         return cli.EXIT_OK
     for obstacle in result.obstacles:
-        print(f"nothing was written: {obstacle.key}: {obstacle.why}", file=sys.stderr)
+        print(f"nothing was written: {words.line(obstacle)}", file=sys.stderr)
     if result.missing:
         print(f"nothing was written: {result.missing}", file=sys.stderr)
     return cli.EXIT_USAGE

@@ -125,7 +125,7 @@ def _unreadable(path: Path, reason: str) -> ConfigError:
     return ConfigError([Problem(file=str(path), line=0, message=f"cannot read it: {reason}")])
 
 
-class _Loader(yaml.SafeLoader):
+class Loader(yaml.SafeLoader):
     """Safe YAML 1.1, but 5e-5 is a number as in YAML 1.2 and in Python, not a text."""
 
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
@@ -141,7 +141,7 @@ class _Loader(yaml.SafeLoader):
         node.value = list(last.values())
 
 
-_Loader.add_implicit_resolver(
+Loader.add_implicit_resolver(
     "tag:yaml.org,2002:float",
     re.compile(r"[-+]?(?:\d[\d_]*\.?\d*|\.\d+)[eE][-+]?\d+$"),
     list("-+.0123456789"),
@@ -176,7 +176,7 @@ class _Reader:
 
     def _parsed(self, text: str) -> Any:
         try:
-            self._loader = _Loader(text)
+            self._loader = Loader(text)
             node = self._loader.get_single_node()
             return None if node is None else self._value(node, ())
         except yaml.MarkedYAMLError as error:

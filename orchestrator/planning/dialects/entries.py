@@ -1,13 +1,27 @@
 """The table beside a written configuration: what became of each key of the user's file."""
 
+import fnmatch
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from jobs.techniques import AXES
+from orchestrator.planning.choices.arguments import argument_names, ignored_reason
+from orchestrator.planning.dialects.shell import is_unset
+from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours.models import Shape, sees_images
-from orchestrator.planning.dialects.trainers.tables import OFF, Verdict, spelt
+from orchestrator.planning.dialects.trainers.tables import (
+    NOT_HERE,
+    OFF,
+    REASONS,
+    Dialect,
+    Reading,
+    Rule,
+    Verdict,
+    spelt,
+)
+from orchestrator.storage.redaction import secret_paths
 
 QUANTIZED = re.compile(r"gptq|awq|aqlm|int4|bnb-?4bit|nf4|nvfp4|4bit")
 """Words of a model's name that say in which format of few bits its weights are."""
@@ -25,12 +39,70 @@ class Entry:
     taken: Any = None
     """The value that it has there."""
     why: str = ""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What the key states."""
+
+
+def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[Entry]:
+    """Every key of a file with what it says, in the file's order."""
+    if dialect.whole:
+        facts, ours = {dialect.whole: content}, vocabulary.ours(dialect.whole)
+        yield Entry(key="all of it", value="...", verdict=Verdict.TAKEN, ours=ours, facts=facts)
+        return
+    for key, value in _flat(dialect, content):
+        if any(secret_paths({key: value})):
+            value = "***"  # the table is written to a file
+        rule, given = rule_of(dialect, key), value
+        if rule is _UNKNOWN and value is True and key.startswith("no_"):
+            # A command's switch that turns off what is on by default.
+            rule, given = rule_of(dialect, key.removeprefix("no_")), False
+        elif isinstance(value, str) and is_unset(value):
+            given = value.rpartition("/")[2]  # a name in a folder that is not known
+        reading = rule.read(given)
+        ours = ", ".join(dict.fromkeys(map(vocabulary.ours, reading.facts)))
+        if why := _uncertain(reading, given):
+            reading = Reading(verdict=Verdict.UNKNOWN, why=why)
+        yield Entry(
+            key=key,
+            value=value,
+            verdict=reading.verdict,
+            ours=ours,
+            why=reading.why,
+            facts=reading.facts,
+        )
+
+
+def _uncertain(reading: Reading, value: Any) -> str:
+    """Why nothing is taken from a key; empty: it is taken as it was read."""
+    if reading.verdict is not Verdict.ASIDE and is_unset(value):
+        return "an unresolved variable or expression of the shell, so it counts as not given"
+    counts = (reading.facts.get(fact, 0) for fact in vocabulary.COUNTS)
+    return "" if all(type(count) is int for count in counts) else "no whole number"
+
+
+def or_overruled(entry: Entry, deciding: Mapping[str, Entry]) -> Entry:
+    """The entry, which is overruled if other keys decide all that it states."""
+    for fact, own in entry.facts.items():
+        other = deciding[fact]
+        if isinstance(other.facts[fact], Mapping) or other.facts[fact] == own:
+            return entry
+    if entry.facts:
+        why = f"{other.key}: {other.value} decides it"
+        entry = replace(entry, verdict=Verdict.OVERRULED, why=why)
+    return entry
 
 
 def finished(
     entry: Entry, facts: Mapping[str, Any], shape: Shape | None, document: Mapping[str, Any]
 ) -> Entry:
     """The entry with the value that its key has in the configuration, which ``facts`` made."""
+    if entry.verdict in (Verdict.UNKNOWN, Verdict.OVERRULED):
+        return entry
+    if entry.ours == "deepspeed" and isinstance(entry.value, str) and "deepspeed" not in facts:
+        if "zero.stage" not in facts:
+            return replace(entry, verdict=Verdict.UNKNOWN, why=NOT_HERE)
+        if entry.value.endswith(".json"):
+            entry = replace(entry, verdict=Verdict.NEAREST, why=f"by its name; {NOT_HERE}")
     if entry.ours == "model" and shape is not None:
         return _of_the_model(entry, facts, shape)
     if not entry.ours or ", " in entry.ours or not document:
@@ -78,3 +150,38 @@ def value_at(key: str, document: Mapping[str, Any]) -> Any:
     for part in key.split("."):
         found = found.get(part) if isinstance(found, Mapping) else None
     return found
+
+
+def _flat(dialect: Dialect, content: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
+    """Keys with their values; a mapping is entered if the table has rows for what is inside."""
+    for name, value in content.items():
+        key = f"{at}{name}"
+        is_entered = any(row.startswith(f"{key}.") for row in dialect.rows)
+        if isinstance(value, Mapping) and value and is_entered:
+            yield from _flat(dialect, value, f"{key}.")
+        else:
+            yield key, value
+
+
+def rule_of(dialect: Dialect, key: str) -> Rule:
+    if key in dialect.rows:
+        return dialect.rows[key]
+    for pattern, rule in dialect.rows.items():
+        if "*" in pattern and fnmatch.fnmatchcase(key, pattern):
+            return rule
+    if dialect.takes_arguments and key in (argument_names() or ()):
+        is_aside = ignored_reason(key, None)
+        return Rule(why=REASONS["LOGS"]) if is_aside else Rule(fact=f"arguments.{key}")
+    return _UNKNOWN
+
+
+class _Unknown(Rule):
+    """A key without a row."""
+
+    def read(self, value: Any) -> Reading:
+        if value is None:
+            return Reading(verdict=Verdict.ASIDE, why="has no value")
+        return Reading(verdict=Verdict.UNKNOWN, why="its meaning is not known here")
+
+
+_UNKNOWN = _Unknown()

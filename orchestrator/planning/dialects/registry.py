@@ -2,26 +2,21 @@
 
 import functools
 import re
-import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from orchestrator.planning.dialects.trainers.tables import Dialect, dialect
-from orchestrator.planning.document import MAX_BYTES, read_document
+from orchestrator.planning.dialects.shell import Variables, commands, is_unset
+from orchestrator.planning.dialects.trainers.tables import COMMAND, Dialect, dialect
+from orchestrator.planning.document import Loader, read_document
 from orchestrator.planning.problems import ConfigError
 
-_VARIABLE = re.compile(r"\$\{?(\w+)(?::?-([^}]*))?\}?")
 _NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
-_QUOTIENT = re.compile(r"\$\((?:expr|\() *(\w+) */ *(\w+) *\)?\)")
-"""How a script divides a batch among GPUs."""
-_LIST = re.compile(r"^[ \t]*(\w+)=\(([^()]*)\)", re.MULTILINE)
-"""A list of options under a name, over several lines."""
-_LAUNCHERS = {"nproc_per_node": "num_processes", "num_gpus": "num_processes"}
-"""Option of torchrun or DeepSpeed -> accelerate's."""
-_OPERATORS = (";", "&&", "||", "|", "&")
+KEYS = (".yaml", ".yml", ".json")
+"""Ends of the names of files that hold keys, not a command."""
 # In the order in which a file's keys are compared with their marks.
 _TABLES = """
 axolotl llama_factory_v1 llama_factory deepspeed accelerate config_json ms_swift trl
@@ -47,9 +42,12 @@ def read_file(path: Path) -> list[Source]:
     try:
         found = _of_keys(read_document(path).value)
     except ConfigError as error:
-        if path.suffix in (".yaml", ".yml", ".json"):
+        is_text = error.problems[0].line > 0
+        text = path.read_text(encoding="utf-8") if is_text else ""
+        found = _repeating(text, error)
+        if not found and (path.suffix in KEYS or not is_text):
             raise UnreadableFileError(str(error)) from None
-        found = _of_command(_script(path))
+        found = found or _of_command(text)
     if not found:
         if path.suffix in (".py", ".ipynb"):
             how = "write its arguments with TrainingArguments.to_json_string(), and give that file"
@@ -59,16 +57,15 @@ def read_file(path: Path) -> list[Source]:
     return found
 
 
-def _script(path: Path) -> str:
-    try:
-        with path.open(encoding="utf-8") as file:
-            # A device has no end.
-            return file.read(MAX_BYTES)
-    except UnicodeDecodeError:
-        kinds = "YAML or JSON, or a script with the command that trains"
-        raise UnreadableFileError(f"{path}: not UTF-8 text; give {kinds}") from None
-    except OSError as error:
-        raise UnreadableFileError(f"{path}: {error.strerror or error}") from None
+def _repeating(text: str, error: ConfigError) -> list[Source]:
+    """What a file with repeated keys says, if it has no other problem and its trainer reads it."""
+    keys = [problem.key for problem in error.problems if problem.message.startswith("given twice")]
+    if len(keys) < len(error.problems):
+        return []
+    found = _of_keys(yaml.load(text, Loader))
+    refused = [known for known, _ in found if known.refuses_repeated_keys]
+    note = {"given more than once": ", ".join(keys)}
+    return [] if refused else [(dialect("of_a_file"), note), *found]
 
 
 def _of_keys(content: Mapping[str, Any]) -> list[Source]:
@@ -77,77 +74,64 @@ def _of_keys(content: Mapping[str, Any]) -> list[Source]:
 
 
 def _of_command(text: str) -> list[Source]:
-    for words, options, launch in _commands(text):
-        called = " ".join(words)
-        for known in dialects():
-            found = known.command and re.search(known.command, called)
-            is_whole = known.name != "TrainingArguments" or not options.keys().isdisjoint(
-                known.marks
-            )
-            if found and options and is_whole:
-                named = next(filter(None, found.groups()), None)
-                trains = known, {**({"command": named} if named else {}), **options}
-                launcher = next(own for own in dialects() if own.name == "accelerate")
-                return [(launcher, launch), trains] if launch else [trains]
+    """The first command that trains, with what is to be said of the others."""
+    variables: Variables = {}
+    found: list[tuple[list[str], list[Source]]] = []
+    for words, changed in commands(text, variables):
+        if trains := _training(words, variables):
+            found.append((changed, trains))
+    if not found:
+        return []
+    changed, trains = found[0]
+    names = ", ".join(dict.fromkeys(changed))
+    notes = {"variables set more than once": names} if names else {}
+    others = {"commands that train": len(found)} if len(found) > 1 else {}
+    return [(dialect("of_a_file"), {**notes, **others}), *trains]
+
+
+def _training(words: list[str], variables: Variables) -> list[Source]:
+    """What a command says if it trains."""
+    called, launch, options = _parts(words)
+    for known, found in _trainers(called):
+        is_whole = known.name != "TrainingArguments" or not options.keys().isdisjoint(known.marks)
+        if options and is_whole:
+            named = next(filter(None, found.groups()), None)
+            trains = known, {**({COMMAND: named} if named else {}), **options}
+            if processes := variables.get("NPROC_PER_NODE"):
+                launch["NPROC_PER_NODE"] = _value(processes[-1])
+            # Options of torchrun are in the same table.
+            name = "accelerate" if "accelerate" in called else ""
+            launcher = replace(dialect("accelerate"), name=name)
+            return [(launcher, launch), trains] if launch else [trains]
     return []
 
 
-def _commands(text: str) -> Iterator[tuple[list[str], Mapping[str, Any], Mapping[str, Any]]]:
-    """Each command of a script: its words before the first option, its options, and those of what
-    launches it, as accelerate names them. ``--key value``, ``--key=value``, a switch (true) and a
-    list of values are read; variables that the script sets are replaced, and nothing is run."""
-    variables: dict[str, str] = {}
-    for name, options in _LIST.findall(text):
-        options = re.sub(r"\s+(#.*)?", " ", options).replace("\\", r"\\")
-        text = re.sub(rf'"?\$\{{{name}\[[@*]\]\}}"?', options, text)
-    for line in re.sub(r"\\\r?\n", " ", _LIST.sub("", text)).splitlines():
-        line = _QUOTIENT.sub(
-            lambda found: _quotient(found[1], found[2], variables) or found[0],
-            _replaced(line, variables),
-        )
-        try:
-            words = shlex.split(line, comments=True)
-        except ValueError:
-            continue
-        words = [word for word in words if word not in (*_OPERATORS, "export")]
-        while words and re.match(r"\w+=", words[0]):
-            name, _, value = words.pop(0).partition("=")
-            variables[name] = value
-        if any(word.startswith("--") for word in words):
-            called, launch, options = _parts(words)
-            yield called, options, _as_accelerate(launch, variables)
-
-
-def _as_accelerate(launch: Mapping[str, Any], variables: Mapping[str, str]) -> dict[str, Any]:
-    """A launcher's options, and the variable that ms-swift reads, as accelerate names them."""
-    options = {_LAUNCHERS.get(name, name): value for name, value in launch.items()}
-    if processes := variables.get("NPROC_PER_NODE"):
-        options["num_processes"] = _value(processes)
-    return options
-
-
-def _quotient(total: str, parts: str, variables: Mapping[str, str]) -> str:
-    """The whole quotient of two numbers or names of variables; empty if one is neither."""
-    numbers = [variables.get(word, word) for word in (total, parts)]
-    if not all(map(str.isdecimal, numbers)):
-        return ""
-    return str(int(numbers[0]) // max(1, int(numbers[1])))
+def _trainers(called: Sequence[str]) -> Iterator[tuple[Dialect, re.Match[str]]]:
+    """The dialects that a command may call, with the words that say so."""
+    for known in dialects():
+        found = re.search(known.command, " ".join(called)) if known.command else None
+        if found:
+            yield known, found
 
 
 def _parts(words: list[str]) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
     """What a command calls, the options of its launcher, which stand before the script or the
     module (``accelerate launch --x 1 train.py``), and its own."""
-    modules = [at + 1 for at, word in enumerate(words[:-1]) if word == "-m"]
-    for at in modules:
-        words[at] = words[at].replace(".", "/") + ".py"
-    first = next(index for index, word in enumerate(words) if word.startswith("--"))
-    scripts = [index for index, word in enumerate(words) if word.endswith(".py")]
-    begin = max([first, *(index + 1 for index in scripts)])
+    for at, word in enumerate(words[:-1]):
+        if word == "-m" and not words[at + 1].startswith("torch."):
+            words[at + 1] = words[at + 1].replace(".", "/") + ".py"
+    flags = (index for index, word in enumerate(words) if word.startswith("--"))
+    first = next(flags, len(words))
+    begin = first
+    if not any(_trainers(words[:first])):
+        scripts = (at + 1 for at, word in enumerate(words) if word.endswith(".py"))
+        begin = next(scripts, first)
     launch = [word for word in words[first : begin - 1] if word != "-m"]
-    return words[:begin], _options(launch), _options(words[begin:])
+    return words[:begin], _options(launch), _options([*words[:first], *words[begin:]])
 
 
 def _options(words: Sequence[str]) -> dict[str, Any]:
+    """``--key value``, ``--key=value``, a switch (true), a list of values, and a file before."""
     options: dict[str, Any] = {}
     name = ""
     for word in words:
@@ -155,14 +139,15 @@ def _options(words: Sequence[str]) -> dict[str, Any]:
             name, has_value, value = word[2:].partition("=")
             name = name.replace("-", "_")
             options[name] = _value(value) if has_value else True
+        elif not name and word.endswith(KEYS):
+            options.setdefault("config", word)
+        elif name and is_unset(word) and (options[name] is not True or word in ("$@", "$*")):
+            options[word] = word  # further options, which are not in the file
         elif name:
-            earlier = options[name]
-            options[name] = _value(word) if earlier is True else [*_listed(earlier), _value(word)]
+            earlier, own = options[name], _value(word)
+            values = earlier if isinstance(earlier, list) else [earlier]
+            options[name] = own if earlier is True else [*values, own]
     return options
-
-
-def _listed(value: Any) -> list[Any]:
-    return value if isinstance(value, list) else [value]
 
 
 def _value(word: str) -> Any:
@@ -174,7 +159,3 @@ def _value(word: str) -> Any:
         except yaml.YAMLError:
             return word
     return word
-
-
-def _replaced(word: str, variables: Mapping[str, str]) -> str:
-    return _VARIABLE.sub(lambda found: variables.get(found[1], found[2] or found[0]), word)

@@ -1,6 +1,6 @@
 """From files of other trainers to one configuration of ours: reads them, and writes it."""
 
-import fnmatch
+import contextlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,23 +10,23 @@ from typing import Any
 import yaml
 
 from jobs.spec import SyntheticData
-from orchestrator.planning.choices.arguments import argument_names, ignored_reason
-from orchestrator.planning.dialects.entries import QUANTIZED, Entry, finished, value_at
-from orchestrator.planning.dialects.registry import UnreadableFileError, read_file
+from orchestrator.planning.dialects.entries import (
+    QUANTIZED,
+    Entry,
+    entries_of,
+    finished,
+    or_overruled,
+    rule_of,
+    value_at,
+)
+from orchestrator.planning.dialects.registry import KEYS, Source, UnreadableFileError, read_file
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours import models
 from orchestrator.planning.dialects.to_ours.accepted import accepted
 from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
-from orchestrator.planning.dialects.trainers.tables import (
-    REASONS,
-    Dialect,
-    Reading,
-    Rule,
-    Verdict,
-)
+from orchestrator.planning.dialects.trainers.tables import NOT_HERE, Dialect, Verdict
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.storage.layout import written_beside
-from orchestrator.storage.redaction import secret_paths
 from orchestrator.storage.user_files import refuse_used_file
 
 
@@ -48,29 +48,6 @@ class Translation:
         return tuple(one for one in self.entries if one.verdict is Verdict.IMPOSSIBLE)
 
 
-def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[tuple[Entry, Reading]]:
-    """Every key of a file with what it says, in the file's order."""
-    if dialect.whole:
-        reading = Reading(verdict=Verdict.TAKEN, facts={dialect.whole: content})
-        ours = vocabulary.ours(dialect.whole)
-        yield Entry(key="all of it", value="...", verdict=Verdict.TAKEN, ours=ours), reading
-        return
-    for key, value in _flat(dialect, content):
-        if any(secret_paths({key: value})):
-            value = "***"  # the table is written to a file
-        reading = _rule(dialect, key).read(value)
-        yield (
-            Entry(
-                key=key,
-                value=value,
-                verdict=reading.verdict,
-                ours=", ".join(dict.fromkeys(map(vocabulary.ours, reading.facts))),
-                why=reading.why,
-            ),
-            reading,
-        )
-
-
 def translated(
     files: Sequence[Path], *, model: str | None = None, model_config: Path | None = None
 ) -> Translation:
@@ -84,11 +61,31 @@ def translated(
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UnreadableFileError(f"{model_config}: no config.json ({error})") from None
     return translate(
-        [source for path in files for source in read_file(path)],
+        [
+            source
+            # Options of a command count before the keys of a file.
+            for path in sorted(files, key=lambda path: path.suffix not in KEYS)
+            for source in _sources(path, files)
+        ],
         model=model,
         model_config=config,
         folder=files[0].parent,
     )
+
+
+def _sources(path: Path, given: Sequence[Path]) -> Iterator[Source]:
+    """What a file says, after the files beside it that a command names."""
+    for dialect, content in read_file(path):
+        own = dict(content)
+        for key in (key for key in content if rule_of(dialect, key).is_file):
+            name = str(own[key])
+            if Path(name).name in (one.name for one in given):
+                own[key] = [name]
+            elif beside := vocabulary.file_beside(name, path.parent):
+                with contextlib.suppress(UnreadableFileError):
+                    yield from read_file(beside)
+                    own[key] = [name]
+        yield dialect, own
 
 
 def write(translation: Translation, table: str, target: Path, *, force: bool) -> None:
@@ -112,7 +109,8 @@ def translate(
     ``model_config`` go before the files' own model. ``folder`` is that of the files, in which a
     path of a local data set is looked up."""
     assumed = {fact: value for one, _ in files for fact, value in one.defaults.items()}
-    entries, stated = _read(files)
+    entries, deciding = _read(files)
+    stated = {fact: entry.facts[fact] for fact, entry in deciding.items()}
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
     has_length = facts.get("length") is not None or facts.get("file")
@@ -128,11 +126,11 @@ def translate(
             entries.append(Entry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=ours))
     done = [finished(entry, facts, shape, document) for entry in entries]
     return Translation(
-        dialects=tuple(dialect.name for dialect, _ in files),
+        dialects=tuple(dict.fromkeys(dialect.name for dialect, _ in files if dialect.name)),
         entries=tuple(own for own in done if (own.taken, own.verdict) != (None, Verdict.DEFAULT)),
         document=document,
         facts=facts,
-        missing="" if shape else _what_is_missing(facts),
+        missing="" if shape else _what_is_missing(facts, entries),
     )
 
 
@@ -151,18 +149,21 @@ def _with_refused(
 
 def _read(
     files: Sequence[tuple[Dialect, Mapping[str, Any]]],
-) -> tuple[list[Entry], dict[str, Any]]:
-    """What the keys say, in the files' order, and all facts that they state."""
+) -> tuple[list[Entry], dict[str, Entry]]:
+    """What the keys say, in the files' order, and the one that decides each fact."""
     entries: list[Entry] = []
-    stated: dict[str, Any] = {}
+    deciding: dict[str, Entry] = {}
+    given = {dialect.whole for dialect, _ in files}
     for dialect, content in files:
-        pairs = list(entries_of(dialect, content))
-        entries += [entry for entry, _ in pairs]
+        own = list(entries_of(dialect, content))
+        entries += own
         places = {key: place for place, key in enumerate(dialect.order)}
         # Not in the file's order, which says nothing about which of two keys counts.
-        for _, reading in sorted(pairs, key=lambda pair: places.get(pair[0].key, -1)):
-            stated |= reading.facts
-    return entries, stated
+        for entry in sorted(own, key=lambda entry: places.get(entry.key, -1)):
+            # The name of a file says less than the file.
+            facts = entry.facts.keys() - ({} if dialect.whole else given)
+            deciding |= dict.fromkeys(facts, entry)
+    return [or_overruled(entry, deciding) for entry in entries], deciding
 
 
 def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -206,44 +207,11 @@ def _shape(facts: Mapping[str, Any]) -> models.Shape | None:
     return replace(shape, checkpoint=name, source="the folder with its weights")
 
 
-def _what_is_missing(facts: Mapping[str, Any]) -> str:
+def _what_is_missing(facts: Mapping[str, Any], entries: Sequence[Entry]) -> str:
     if facts.get("model") is None:
-        return "no file names a model: give --model ID, or --model-config config.json"
+        text = "no file names a model: give --model ID, or --model-config config.json"
+        unread = (one for one in entries if one.why == NOT_HERE or one.ours == "model")
+        return "; ".join([text, *(f"{one.key}: {one.value} ({one.why})" for one in unread)])
     return (
         f"the shape of {facts['model']} is not known here: give its config.json with --model-config"
     )
-
-
-def _flat(dialect: Dialect, content: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
-    """Keys with their values; a mapping is entered if the table has rows for what is inside."""
-    for name, value in content.items():
-        key = f"{at}{name}"
-        is_entered = any(row.startswith(f"{key}.") for row in dialect.rows)
-        if isinstance(value, Mapping) and value and is_entered:
-            yield from _flat(dialect, value, f"{key}.")
-        else:
-            yield key, value
-
-
-def _rule(dialect: Dialect, key: str) -> Rule:
-    if key in dialect.rows:
-        return dialect.rows[key]
-    for pattern, rule in dialect.rows.items():
-        if "*" in pattern and fnmatch.fnmatchcase(key, pattern):
-            return rule
-    if dialect.takes_arguments and key in (argument_names() or ()):
-        is_aside = ignored_reason(key, None)
-        return Rule(why=REASONS["LOGS"]) if is_aside else Rule(fact=f"arguments.{key}")
-    return _UNKNOWN
-
-
-class _Unknown(Rule):
-    """A key without a row."""
-
-    def read(self, value: Any) -> Reading:
-        if value is None:
-            return Reading(verdict=Verdict.ASIDE, why="has no value")
-        return Reading(verdict=Verdict.UNKNOWN, why="its meaning is not known here")
-
-
-_UNKNOWN = _Unknown()

@@ -17,7 +17,8 @@ _TITLES: Mapping[Verdict, str] = {
     Verdict.DEFAULT: "decided by the trainer's default, because no key says it",
     Verdict.IMPOSSIBLE: "not possible here",
     Verdict.UNKNOWN: "not taken",
-    Verdict.ASIDE: "left aside, because it does not matter here",
+    Verdict.OVERRULED: "overruled by another key",
+    Verdict.ASIDE: "left aside",
 }
 
 
@@ -27,7 +28,7 @@ def table(translation: Translation) -> str:
     for verdict, title in _TITLES.items():
         of_it = [entry for entry in translation.entries if entry.verdict is verdict]
         if of_it:
-            lines += [f"{title}:", *(f"  {_line(entry)}" for entry in of_it)]
+            lines += [f"{title}:", *(f"  {line(entry)}" for entry in of_it)]
     return visible("\n".join(lines))
 
 
@@ -51,12 +52,13 @@ def to_json(translation: Translation) -> dict[str, Any]:
     }
 
 
-def _line(entry: Entry) -> str:
-    line = f"{entry.key}: {_short(entry.value)}"
+def line(entry: Entry) -> str:
+    """A key with what became of it."""
+    text = f"{entry.key}: {_short(entry.value)}"
     if entry.ours and entry.verdict in (Verdict.TAKEN, Verdict.NEAREST, Verdict.DEFAULT):
         taken = "" if entry.taken is None else f": {_short(entry.taken)}"
-        line += f" -> {entry.ours}{taken}"
-    return f"{line} ({entry.why})" if entry.why else line
+        text += f" -> {entry.ours}{taken}"
+    return f"{text} ({entry.why})" if entry.why else text
 
 
 def _short(value: Any) -> str:

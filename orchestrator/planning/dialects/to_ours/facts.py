@@ -42,6 +42,8 @@ OURS = {fact: key for key, facts in _FACTS.items() for fact in facts.split()}
 """First word of a fact -> the key of our configuration that it decides. A fact with a dot is a
 parameter: ``lora.r`` is the rank of ``axes.adapter``."""
 
+COUNTS = ("micro_batch", "accumulation", "length")
+"""Facts that are whole numbers."""
 
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
@@ -63,12 +65,22 @@ def of_deepspeed(given: Any, folder: Path) -> dict[str, Any]:
     or a name such as ``zero3_offload.json``, whose content is then a value of the axis offload."""
     if isinstance(given, Mapping):
         return _of_content(given)
-    for path in (folder / str(given), Path(str(given))):
-        try:
+    try:
+        if path := file_beside(str(given), folder):
             return _of_content(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError):
-            continue
+    except (OSError, ValueError):
+        pass
     return _named(str(given))
+
+
+def file_beside(name: str, folder: Path) -> Path | None:
+    """The file of that name in the folder of the user's file, or in the folder where this runs. A
+    path that leads out of them is not read."""
+    for root in (folder.resolve(), Path.cwd()):
+        path = (root / name).resolve()
+        if path.is_relative_to(root) and path.is_file():
+            return path
+    return None
 
 
 def _of_content(content: Mapping[str, Any]) -> dict[str, Any]:
@@ -91,12 +103,12 @@ def usable(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _named(name: str) -> dict[str, Any]:
-    found = re.search(r"(?:zero|z)_?([0-3])(.*)", Path(name).stem.lower())
+    found = re.search(r"(?:zero|z|stage)_?([0-3])(.*)", Path(name).stem.lower())
     if found is None:
         return {}
     stage, rest = found[1], found[2]
     facts: dict[str, Any] = {"zero.stage": int(stage)}
-    if "offload" in rest:
+    if "offload" in rest and not re.search(r"(?<![a-z])(no|non|without)[_-]?offload", rest):
         facts["zero.parameters"] = "cpu"
         if "param" not in rest:
             facts["zero.optimizer"] = "cpu"

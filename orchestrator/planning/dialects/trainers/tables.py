@@ -24,12 +24,17 @@ OFF = ("", "none", "null", "false", "no", "0", "0.0", "1", "[]", "{}")
 """Values that switch a feature off, or that mean one GPU, as ``spelt`` writes them."""
 
 
+COMMAND = "the command"
+"""The key of a subcommand or script that says what is trained."""
+
+
 class Verdict(StrEnum):
     """What became of a key of the user's file."""
 
     TAKEN = "taken"
     NEAREST = "nearest"
     DEFAULT = "default"
+    OVERRULED = "overruled"
     ASIDE = "left aside"
     UNKNOWN = "unknown"
     IMPOSSIBLE = "not possible"
@@ -63,9 +68,15 @@ class Rule:
     """Whether a value that the row does not list, and that is not off, refuses the file."""
     each: bool = False
     """Whether each item of a list is read, instead of the list."""
+    is_file: bool = False
+    """Whether it names a file with more keys, in a list once those are read."""
 
     def read(self, value: Any) -> Reading:
         """What the key says with this value."""
+        if self.is_file:
+            is_read = isinstance(value, list)
+            verdict, why = (Verdict.TAKEN, "read, too") if is_read else (Verdict.UNKNOWN, NOT_HERE)
+            return Reading(verdict=verdict, why=why)
         if self.each and isinstance(value, list):
             return _joined([self._read_one(item) for item in value])
         return self._read_one(value)
@@ -110,6 +121,8 @@ def _joined(readings: list[Reading]) -> Reading:
     return Reading(verdict=worst.verdict, facts=facts, why=worst.why)
 
 
+NOT_HERE = "it decides the training, and is not here: give it with --from, too"
+"""Why a file that another one names is not taken."""
 REASONS: Mapping[str, str] = {
     "ONE_GPU": "one GPU trains here; resources.gpus_per_trial and the axis sharding share the "
     "states among several",
@@ -135,6 +148,8 @@ class Dialect:
     """Keys that only files of this dialect have."""
     defaults: Mapping[str, Any] = field(default_factory=dict)
     """Facts of a file that does not state them."""
+    refuses_repeated_keys: bool = False
+    """Whether its trainer refuses a file with a repeated key, of which others take the last."""
     takes_arguments: bool = False
     """Whether any field of TrainingArguments is a key, too."""
     command: str = ""
@@ -196,6 +211,7 @@ def _row(key: str, row: Any) -> Rule:
         why=REASONS.get(why, why),
         is_blocking="otherwise" in row,
         each=row.get("each", False),
+        is_file=row.get("is_file", False),
     )
 
 

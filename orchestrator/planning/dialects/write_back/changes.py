@@ -11,12 +11,12 @@ from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.planning.choices.base_arguments import CUSTOM
 from orchestrator.planning.choices.technique_parameters import read_family
-from orchestrator.planning.dialects.entries import Entry
+from orchestrator.planning.dialects.entries import Entry, entries_of
 from orchestrator.planning.dialects.registry import read_file
 from orchestrator.planning.dialects.to_ours.axes import COMPILE_MODES, axes_of
 from orchestrator.planning.dialects.to_ours.facts import Facts, ours
-from orchestrator.planning.dialects.trainers.tables import Dialect, Rule
-from orchestrator.planning.dialects.translate import entries_of, translate
+from orchestrator.planning.dialects.trainers.tables import COMMAND, Dialect, Rule
+from orchestrator.planning.dialects.translate import translate
 from orchestrator.planning.dialects.write_back.text_edit import Edits, edited
 
 OFF = False
@@ -92,13 +92,13 @@ def _choices(facts: Mapping[str, Any]) -> dict[str, Choice]:
 def _edits(own: _Own, changed: Mapping[str, Any], *, is_flat: bool) -> Iterator[tuple[str, Any]]:
     """Key -> its new value, for the changed facts that the file shall state."""
     # The subcommand is a word of the command line, and no option.
-    stated = [one for one in entries_of(own.dialect, own.content) if one[0].key != "command"]
+    stated = [one for one in entries_of(own.dialect, own.content) if one.key != COMMAND]
     facts = {**own.facts, **changed}
     done: set[str] = set()
     for fact in changed:
         if fact in done:
             continue
-        stating = [entry for entry, reading in stated if fact in reading.facts]
+        stating = [entry for entry in stated if fact in entry.facts]
         for entry in stating:
             rule = own.dialect.rows.get(entry.key, Rule())
             their = _changed_value(rule, entry, fact, facts)
@@ -134,7 +134,7 @@ def _row_for(
         outer, _, inner = key.partition(".")
         is_addable = not inner or (not is_flat and (outer in own.content or "_kwargs" in outer))
         their = _their_value(rule, fact, facts)
-        if "*" in key or key == "command" or not is_addable or their is _NO_VALUE:
+        if "*" in key or key == COMMAND or not is_addable or their is _NO_VALUE:
             continue
         covered = rule.read(their).facts.keys() & changed
         if fact in covered and (found is None or len(covered) > len(found[2])):
