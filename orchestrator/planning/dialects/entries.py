@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from jobs.techniques import AXES
-from orchestrator.planning.dialects.to_ours.models import Shape, sees_images
+from orchestrator.planning.dialects.to_ours.models import Shape
 from orchestrator.planning.dialects.trainers.tables import OFF, Verdict, spelt
 
 QUANTIZED = re.compile(r"gptq|awq|aqlm|int4|bnb-?4bit|nf4|nvfp4|4bit")
@@ -31,8 +31,11 @@ def finished(
     entry: Entry, facts: Mapping[str, Any], shape: Shape | None, document: Mapping[str, Any]
 ) -> Entry:
     """The entry with the value that its key has in the configuration, which ``facts`` made."""
+    if entry.ours == "model.family":
+        why = "it counts where the name of the model gives no family"
+        return replace(entry, verdict=Verdict.ASIDE, ours="", why=why)
     if entry.ours == "model" and shape is not None:
-        return _of_the_model(entry, facts, shape)
+        return _of_the_model(entry, shape)
     if not entry.ours or ", " in entry.ours or not document:
         return entry
     if value_at(entry.ours, document) is None:
@@ -52,11 +55,8 @@ _ELSEWHERE = {
 """Key of ours -> the one that decides the same where the data set is here, or a file is not."""
 
 
-def _of_the_model(entry: Entry, facts: Mapping[str, Any], shape: Shape) -> Entry:
+def _of_the_model(entry: Entry, shape: Shape) -> Entry:
     why = shape.source
-    has_images = facts.get("task") == "image-text-to-text" or sees_images(str(entry.value))
-    if has_images and shape.task != "image-text-to-text":
-        why += ", a model of texts: images and their tower are left out"
     if found := QUANTIZED.search(str(entry.value).lower()):
         why += f"; {found[0]} weights become a 4-bit base of bitsandbytes under an adapter"
     is_exact = shape.is_exact and why == shape.source

@@ -81,11 +81,11 @@ def _of_command(text: str) -> list[Source]:
         called = " ".join(words)
         for known in dialects():
             found = known.command and re.search(known.command, called)
-            is_whole = known.name != "TrainingArguments" or not options.keys().isdisjoint(
-                known.marks
-            )
-            if found and options and is_whole:
-                named = next(filter(None, found.groups()), None)
+            has_marks = not options.keys().isdisjoint(known.marks)
+            is_whole = options and (has_marks or known.name != "TrainingArguments")
+            is_renamed = known.any_script and has_marks and called.endswith(".py")
+            if (found and is_whole) or is_renamed:
+                named = found and next(filter(None, found.groups()), None)
                 trains = known, {**({"command": named} if named else {}), **options}
                 launcher = next(own for own in dialects() if own.name == "accelerate")
                 return [(launcher, launch), trains] if launch else [trains]

@@ -2,6 +2,7 @@
 
 import fnmatch
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours import models
 from orchestrator.planning.dialects.to_ours.accepted import accepted
 from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
+from orchestrator.planning.dialects.to_ours.axes import has_adapter
 from orchestrator.planning.dialects.trainers.tables import (
     REASONS,
     Dialect,
@@ -59,6 +61,8 @@ def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[tuple[E
         if any(secret_paths({key: value})):
             value = "***"  # the table is written to a file
         reading = _rule(dialect, key).read(value)
+        if reading.verdict is Verdict.UNKNOWN and _OTHER_TRAINING.search(key):
+            reading = Rule(why=f"{reading.why}, {_OTHER}", is_blocking=True).read(value)
         yield (
             Entry(
                 key=key,
@@ -113,6 +117,9 @@ def translate(
     path of a local data set is looked up."""
     assumed = {fact: value for one, _ in files for fact, value in one.defaults.items()}
     entries, stated = _read(files)
+    for one, _ in files:
+        for first, facts in one.implied.items():
+            assumed |= facts if vocabulary.below(stated, first) else {}
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
     has_length = facts.get("length") is not None or facts.get("file")
@@ -120,8 +127,12 @@ def translate(
         facts["length"] = SyntheticData().sequence_length
         entries.append(_GUESSED_LENGTH)
     whole = configuration(facts, shape) if shape else {}
-    document, refused = accepted(whole) if shape else (whole, {})
+    document, refused, problem = accepted(whole) if shape else (whole, {}, "")
     entries = _with_refused(entries, refused, whole)
+    if stated.get("bits") and not has_adapter(facts):
+        problem = problem or "weights of few bits train only beside an adapter, and no key names one"
+    if problem:
+        entries.append(Entry(key="all keys", value="", verdict=Verdict.IMPOSSIBLE, why=problem))
     for fact, value in assumed.items():
         if fact not in stated:
             ours = vocabulary.ours(fact)
@@ -196,10 +207,9 @@ def _shape(facts: Mapping[str, Any]) -> models.Shape | None:
     name = facts.get("model")
     if not isinstance(name, str):
         return None
-    # Preference training is for texts only here.
-    is_of_texts = facts.get("loop") == "trl_dpo"
-    with_images = None if is_of_texts else facts.get("task") == "image-text-to-text"
-    shape = models.shape_of(name, with_images=with_images)
+    hint = str(facts.get("family", "")).lower()
+    with_images = facts.get("task") == "image-text-to-text"
+    shape = models.shape_of(name, with_images=with_images, hint=hint)
     # Random weights in place of a folder's own would be another training.
     if shape is None or not Path(name).is_dir() or checkpoints.model_problem(name):
         return shape
@@ -235,6 +245,15 @@ def _rule(dialect: Dialect, key: str) -> Rule:
         is_aside = ignored_reason(key, None)
         return Rule(why=REASONS["LOGS"]) if is_aside else Rule(fact=f"arguments.{key}")
     return _UNKNOWN
+
+
+_OTHER_TRAINING = re.compile(
+    "lora|peft|adapter|quant|[48]_?bit|generations|completion_length|response_length|reward"
+)
+_OTHER = (
+    "and by its name it is of an adapter, of few bits or of answers: without it, memory and speed "
+    "would be those of another training"
+)
 
 
 class _Unknown(Rule):
