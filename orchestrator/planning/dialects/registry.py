@@ -85,7 +85,7 @@ def _of_command(text: str) -> list[Source]:
             is_whole = options and (has_marks or known.name != "TrainingArguments")
             is_renamed = known.any_script and has_marks and called.endswith(".py")
             if (found and is_whole) or is_renamed:
-                named = found and next(filter(None, found.groups()), None)
+                named = next(filter(None, found.groups()), None) if found else None
                 trains = known, {**({"command": named} if named else {}), **options}
                 launcher = next(own for own in dialects() if own.name == "accelerate")
                 return [(launcher, launch), trains] if launch else [trains]

@@ -130,7 +130,7 @@ def translate(
     document, refused, problem = accepted(whole) if shape else (whole, {}, "")
     entries = _with_refused(entries, refused, whole)
     if stated.get("bits") and not has_adapter(facts):
-        problem = problem or "weights of few bits train only beside an adapter, and no key names one"
+        problem = problem or _NO_ADAPTER
     if problem:
         entries.append(Entry(key="all keys", value="", verdict=Verdict.IMPOSSIBLE, why=problem))
     for fact, value in assumed.items():
@@ -247,6 +247,7 @@ def _rule(dialect: Dialect, key: str) -> Rule:
     return _UNKNOWN
 
 
+_NO_ADAPTER = "weights of few bits train only beside an adapter, and no key names one"
 _OTHER_TRAINING = re.compile(
     "lora|peft|adapter|quant|[48]_?bit|generations|completion_length|response_length|reward"
 )

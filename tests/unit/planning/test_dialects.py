@@ -276,7 +276,7 @@ def test_a_key_that_a_model_lacks_is_not_taken_for_a_misspelt_one(tmp_path):
     [
         ({"model_type": "of_nobody", "template": "x"}, "", 'no architecture "of_nobody"'),
         ({"model_type": "llava"}, "python sft_vlm.py --bf16", "texts only"),
-        ({"model_type": "llama"}, "python run.py --bf16 --max_prompt_length 8", "no key says which"),
+        ({"model_type": "llama"}, "python a.py --bf16 --max_prompt_length 8", "no key says"),
         ({"model_type": "llama"}, "python dpo.py --deepspeed zero1.json", "Without an adapter"),
         ({"model_type": "llama"}, "python dpo.py --deepspeed zero1.json --use_peft", ""),
     ],

@@ -17,7 +17,7 @@ def accepted(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, 
     try:
         planned = plan(load_config(document))
     except ConfigError as error:
-        # What another key of such a name would be helps nobody whose key was right where it stood.
+        # A key that was right in its own file is no misspelt one of ours.
         why = {one.key: one.message.partition("; ")[0] for one in error.problems}
         refused = {key: why[key] for key in why if key.startswith(_OWN)}
         if refused:

@@ -64,7 +64,7 @@ def shape_of(model_id: str, *, with_images: bool = False, hint: str = "") -> Sha
     near = _nearest(whole, rows, is_any=not with_images)
     if near is None:
         return None
-    why = f"the nearest known shape, {near}: {rows[near][1]:.3g} B parameters for {_size(whole):.3g}"
+    why = f"the nearest known shape, {near}, of {rows[near][1]:.3g} B parameters"
     return _shape(near, rows[near], why, is_exact=False)
 
 
@@ -80,8 +80,8 @@ def shape_from(config: Mapping[str, Any], source: str) -> Shape:
 
 
 def _nearest(name: str, rows: Mapping[str, list[Any]], *, is_any: bool) -> str | None:
-    """The row of the name's family that is nearest to its size. Only a dense decoder that ``is_any``
-    may be of no known family: it is then like a Llama."""
+    """The row of the name's family that is nearest to its size. With ``is_any``, a dense decoder of
+    no known family is like a Llama."""
     size, is_mixture = _size(name), re.search(_MIXTURE, name) is not None
     family = _family(name) or ("any" if is_any and not is_mixture else None)
     if size is None or family is None:

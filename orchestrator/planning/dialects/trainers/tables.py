@@ -157,8 +157,8 @@ def dialect(name: str) -> Dialect:
     rows = own = _rows(table)
     if table.get("takes_arguments"):
         # Its own rows go before those of all TrainingArguments.
-        shared = ("training_arguments", *table.pop("also", "").split())
-        rows = {**own, **{key: row for one in shared for key, row in _rows(_table(one)).items()}, **own}
+        also = _rows(_table(table["also"])) if "also" in table else {}
+        rows = {**own, **also, **_rows(_table("training_arguments")), **own}
     order = (*(key for key in rows if key not in own), *own)
     marks = tuple(table.pop("marks", "").split())
     fields = {key: value for key, value in table.items() if key in Dialect.__slots__}
