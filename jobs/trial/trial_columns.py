@@ -34,7 +34,7 @@ COLUMNS = (
     Column.nbytes(
         "epoch_growth_bytes",
         "Memory of the GPU that an epoch of rows of unequal length is forecast to take beyond "
-        "this trial's steps; part of the memory that budgets compare",
+        "this trial's steps, below zero if it takes less; part of the memory that budgets compare",
     ),
     Column.nbytes("oom_requested_bytes", "Size of the allocation that ran out of memory"),
     Column.seconds(

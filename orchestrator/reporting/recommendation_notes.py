@@ -38,10 +38,14 @@ def _epoch(row: Row) -> Iterator[str]:
     """What a whole epoch of rows of unequal length takes beyond the few steps of a trial."""
     growth = row.get("epoch_growth_bytes")
     if growth:
-        yield (
-            f"memory of a whole epoch: {memory(growth)} more than in the trial's few steps is "
-            "forecast, because segments of one length do not serve the next"
+        differs = (
+            f"{memory(growth)} more than in the trial's few steps is forecast, because segments of "
+            "one length do not serve the next"
+            if growth > 0
+            else f"{memory(-growth)} less than in the trial's few steps is forecast, because these "
+            "have the longest rows at once"
         )
+        yield f"memory of a whole epoch: {differs}"
     # Only a trial of a few steps on unequal rows has this share.
     elif growth is None and row.get("new_shapes_share") is not None:
         yield "memory of a few steps: what an epoch adds is not known for this configuration"

@@ -234,5 +234,5 @@ class EpochForecasts(ExitStack, Observer):
             if own.unknown and not unpredictable(record.spec):
                 _warn(f"an epoch's memory is not forecast: {own.unknown}")
             return record
-        growth = max(0, own.device.bytes - own.trial_device.bytes)
+        growth = own.device.bytes - own.trial_device.bytes
         return replace(record, measurements={**record.measurements, "epoch_growth_bytes": growth})

@@ -180,9 +180,9 @@ INCOMPATIBLE |= {
         "input_ids by whose length pairs could be grouped.",
     ),
     "preferences_without_deepspeed": (
-        ("preferences", "deepspeed"),
-        "The reference model of a preference training would need a DeepSpeed engine of its own, "
-        "which this loop does not make.",
+        ("preferences", "deepspeed", "not peft"),
+        "Without an adapter, the reference model of a preference training would need a DeepSpeed "
+        "engine of its own, which this loop does not make.",
     ),
     # trl.models.utils.disable_gradient_checkpointing switches it on again with plain settings.
     "preferences_checkpoint_whole_layers": (

@@ -10,7 +10,7 @@ from jobs.techniques import AXES
 from orchestrator.planning.choices.arguments import argument_names, ignored_reason
 from orchestrator.planning.dialects.shell import is_unset
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
-from orchestrator.planning.dialects.to_ours.models import Shape, sees_images
+from orchestrator.planning.dialects.to_ours.models import Shape
 from orchestrator.planning.dialects.trainers.tables import (
     NOT_HERE,
     OFF,
@@ -59,6 +59,8 @@ def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[Entry]:
         elif isinstance(value, str) and is_unset(value):
             given = value.rpartition("/")[2]  # a name in a folder that is not known
         reading = rule.read(given)
+        if reading.verdict is Verdict.UNKNOWN and _OTHER_TRAINING.search(key):
+            reading = Rule(why=f"{reading.why}, {_OTHER}", is_blocking=True).read(value)
         ours = ", ".join(dict.fromkeys(map(vocabulary.ours, reading.facts)))
         if why := _uncertain(reading, given):
             reading = Reading(verdict=Verdict.UNKNOWN, why=why)
@@ -98,13 +100,13 @@ def finished(
     """The entry with the value that its key has in the configuration, which ``facts`` made."""
     if entry.verdict in (Verdict.UNKNOWN, Verdict.OVERRULED):
         return entry
-    if entry.ours == "deepspeed" and isinstance(entry.value, str) and "deepspeed" not in facts:
-        if "zero.stage" not in facts:
-            return replace(entry, verdict=Verdict.UNKNOWN, why=NOT_HERE)
-        if entry.value.endswith(".json"):
-            entry = replace(entry, verdict=Verdict.NEAREST, why=f"by its name; {NOT_HERE}")
+    if entry.ours == "deepspeed" and "deepspeed" not in facts:
+        entry = _of_a_name(entry, is_known="zero.stage" in facts)
+    if entry.ours == "model.family":
+        why = "it counts where the name of the model gives no family"
+        return replace(entry, verdict=Verdict.ASIDE, ours="", why=why)
     if entry.ours == "model" and shape is not None:
-        return _of_the_model(entry, facts, shape)
+        return _of_the_model(entry, shape)
     if not entry.ours or ", " in entry.ours or not document:
         return entry
     if value_at(entry.ours, document) is None:
@@ -124,11 +126,17 @@ _ELSEWHERE = {
 """Key of ours -> the one that decides the same where the data set is here, or a file is not."""
 
 
-def _of_the_model(entry: Entry, facts: Mapping[str, Any], shape: Shape) -> Entry:
+def _of_a_name(entry: Entry, *, is_known: bool) -> Entry:
+    """The entry of a DeepSpeed configuration that is not here."""
+    if not is_known:
+        return replace(entry, verdict=Verdict.UNKNOWN, why=NOT_HERE)
+    is_file = str(entry.value).endswith(".json")
+    why = f"by its name; {NOT_HERE}"
+    return replace(entry, verdict=Verdict.NEAREST, why=why) if is_file else entry
+
+
+def _of_the_model(entry: Entry, shape: Shape) -> Entry:
     why = shape.source
-    has_images = facts.get("task") == "image-text-to-text" or sees_images(str(entry.value))
-    if has_images and shape.task != "image-text-to-text":
-        why += ", a model of texts: images and their tower are left out"
     if found := QUANTIZED.search(str(entry.value).lower()):
         why += f"; {found[0]} weights become a 4-bit base of bitsandbytes under an adapter"
     is_exact = shape.is_exact and why == shape.source
@@ -173,6 +181,15 @@ def rule_of(dialect: Dialect, key: str) -> Rule:
         is_aside = ignored_reason(key, None)
         return Rule(why=REASONS["LOGS"]) if is_aside else Rule(fact=f"arguments.{key}")
     return _UNKNOWN
+
+
+_OTHER_TRAINING = re.compile(
+    "lora|peft|adapter|quant|[48]_?bit|generations|completion_length|response_length|reward"
+)
+_OTHER = (
+    "and by its name it is of an adapter, of few bits or of answers: without it, memory and speed "
+    "would be those of another training"
+)
 
 
 class _Unknown(Rule):

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -92,10 +92,13 @@ def _of_command(text: str) -> list[Source]:
 def _training(words: list[str], variables: Variables) -> list[Source]:
     """What a command says if it trains."""
     called, launch, options = _parts(words)
-    for known, found in _trainers(called):
-        is_whole = known.name != "TrainingArguments" or not options.keys().isdisjoint(known.marks)
-        if options and is_whole:
-            named = next(filter(None, found.groups()), None)
+    for known in dialects():
+        found = _call(known, called)
+        has_marks = not options.keys().isdisjoint(known.marks)
+        is_whole = options and (has_marks or known.name != "TrainingArguments")
+        is_renamed = known.any_script and has_marks and called[-1].endswith(".py")
+        if (found and is_whole) or is_renamed:
+            named = next(filter(None, found.groups()), None) if found else None
             trains = known, {**({COMMAND: named} if named else {}), **options}
             if processes := variables.get("NPROC_PER_NODE"):
                 launch["NPROC_PER_NODE"] = _value(processes[-1])
@@ -106,12 +109,9 @@ def _training(words: list[str], variables: Variables) -> list[Source]:
     return []
 
 
-def _trainers(called: Sequence[str]) -> Iterator[tuple[Dialect, re.Match[str]]]:
-    """The dialects that a command may call, with the words that say so."""
-    for known in dialects():
-        found = re.search(known.command, " ".join(called)) if known.command else None
-        if found:
-            yield known, found
+def _call(known: Dialect, words: Sequence[str]) -> re.Match[str] | None:
+    """The words of a command that call a dialect's trainer."""
+    return re.search(known.command, " ".join(words)) if known.command else None
 
 
 def _parts(words: list[str]) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
@@ -123,7 +123,7 @@ def _parts(words: list[str]) -> tuple[list[str], dict[str, Any], dict[str, Any]]
     flags = (index for index, word in enumerate(words) if word.startswith("--"))
     first = next(flags, len(words))
     begin = first
-    if not any(_trainers(words[:first])):
+    if not any(_call(known, words[:first]) for known in dialects()):
         scripts = (at + 1 for at, word in enumerate(words) if word.endswith(".py"))
         begin = next(scripts, first)
     launch = [word for word in words[first : begin - 1] if word != "-m"]

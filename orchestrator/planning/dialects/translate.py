@@ -24,6 +24,7 @@ from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours import models
 from orchestrator.planning.dialects.to_ours.accepted import accepted
 from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
+from orchestrator.planning.dialects.to_ours.axes import has_adapter
 from orchestrator.planning.dialects.trainers.tables import NOT_HERE, Dialect, Verdict
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.storage.layout import written_beside
@@ -111,6 +112,9 @@ def translate(
     assumed = {fact: value for one, _ in files for fact, value in one.defaults.items()}
     entries, deciding = _read(files)
     stated = {fact: entry.facts[fact] for fact, entry in deciding.items()}
+    for one, _ in files:
+        for first, facts in one.implied.items():
+            assumed |= facts if vocabulary.below(stated, first) else {}
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
     has_length = facts.get("length") is not None or facts.get("file")
@@ -118,8 +122,12 @@ def translate(
         facts["length"] = SyntheticData().sequence_length
         entries.append(_GUESSED_LENGTH)
     whole = configuration(facts, shape) if shape else {}
-    document, refused = accepted(whole) if shape else (whole, {})
+    document, refused, problem = accepted(whole) if shape else (whole, {}, "")
     entries = _with_refused(entries, refused, whole)
+    if stated.get("bits") and not has_adapter(facts):
+        problem = problem or _NO_ADAPTER
+    if problem:
+        entries.append(Entry(key="all keys", value="", verdict=Verdict.IMPOSSIBLE, why=problem))
     for fact, value in assumed.items():
         if fact not in stated:
             ours = vocabulary.ours(fact)
@@ -197,10 +205,9 @@ def _shape(facts: Mapping[str, Any]) -> models.Shape | None:
     name = facts.get("model")
     if not isinstance(name, str):
         return None
-    # Preference training is for texts only here.
-    is_of_texts = facts.get("loop") == "trl_dpo"
-    with_images = None if is_of_texts else facts.get("task") == "image-text-to-text"
-    shape = models.shape_of(name, with_images=with_images)
+    hint = str(facts.get("family", "")).lower()
+    with_images = facts.get("task") == "image-text-to-text"
+    shape = models.shape_of(name, with_images=with_images, hint=hint)
     # Random weights in place of a folder's own would be another training.
     if shape is None or not Path(name).is_dir() or checkpoints.model_problem(name):
         return shape
@@ -215,3 +222,6 @@ def _what_is_missing(facts: Mapping[str, Any], entries: Sequence[Entry]) -> str:
     return (
         f"the shape of {facts['model']} is not known here: give its config.json with --model-config"
     )
+
+
+_NO_ADAPTER = "weights of few bits train only beside an adapter, and no key names one"

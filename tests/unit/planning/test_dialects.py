@@ -212,6 +212,83 @@ def test_the_launcher_of_a_command_says_how_many_processes_train(tmp_path, launc
     assert result.document["axes"]["micro_batch"] == 2
 
 
+@pytest.mark.parametrize(
+    ("command", "trainer", "expected"),
+    [
+        ("tools/tune.py --finetuning_type lora --lora_rank 4 --quantization_bit 8 --cutoff_len 64",
+        "LLaMA-Factory",
+        {"adapter": {"lora": {"r": 4, "target_modules": "all-linear"}},
+        "base": {"bnb_8bit": {"upcast": False}}}),
+        ("run.py --bf16 --torch_dtype bfloat16 --use_flash_attn --lora_rank 4", "TrainingArguments",
+        {"adapter": {"lora": {"r": 4}}, "base": "16bit", "attention": "flash_attention_2"}),
+        ("run.py --bf16 --dtype bfloat16", "TrainingArguments", {"precision": "bf16_weights"}),
+        ("llm_sft.py --sft_type lora --lora_rank 4 --batch_size 3 --lora_target_modules ALL",
+        "ms-swift", {"micro_batch": 3, "adapter":
+        {"lora": {"r": 4, "lora_alpha": 32, "target_modules": "all-linear"}}}),
+    ],
+)  # fmt: skip
+def test_a_script_of_any_name_is_known_by_its_keys(tmp_path, command, trainer, expected):
+    result = read(tmp_path, f"python {command}\n", "train.sh", model="gpt2")
+    assert result.dialects == (trainer,)
+    assert expected.items() <= result.document["axes"].items()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "loop"),
+    [
+        ("a.yaml", "{max_length: 64, beta: 0.3}", {"trl_dpo": {"beta": 0.3}}),
+        ("b.yaml", "{dataset_mixer: {x: 1}, ref_model: gpt2}", "trl_dpo"),
+        ("c.yaml", "{dataset_mixer: {x: 1}}", "trl_sft"),
+        ("d.sh", "trl sft --beta 0.3", "trl_sft"),
+    ],
+)
+def test_keys_of_pairs_alone_say_that_the_training_is_one_on_pairs(tmp_path, name, text, loop):
+    assert read(tmp_path, text, name, model="gpt2").document["axes"]["loop"] == loop
+
+
+@pytest.mark.parametrize(
+    ("line", "why"),
+    [
+        ("lora_magic: 3", "it is of an adapter"),
+        ("weight_quant_scheme: w8", "of few bits"),
+        ("num_generations: 4", "of answers"),
+        ("max_completion_length: 4", "of answers"),
+        ("load_in_8bit: true", "only beside an adapter"),
+        ("vision_tower: clip", "of its own code"),
+    ],
+)
+def test_a_key_whose_loss_makes_another_training_is_refused(line, why, tmp_path):
+    result = read(tmp_path, f"learning_rate: 1e-4\n{line}\n", model="gpt2")
+    assert any(why in own.why for own in result.obstacles)
+    key = line.partition(":")[0]
+    assert not read(tmp_path, f"learning_rate: 1e-4\n{key}: false\n", model="gpt2").obstacles
+
+
+def test_a_key_that_a_model_lacks_is_not_taken_for_a_misspelt_one(tmp_path):
+    shape = tmp_path / "config.json"
+    shape.write_text('{"model_type": "bert", "hidden_sizes": 1, "pooler_kind": "first"}')
+    whys = [own.why for own in translated([shape]).entries if own.verdict is Verdict.UNKNOWN]
+    assert [why.endswith("in silence") for why in whys] == [True, True]
+
+
+@pytest.mark.parametrize(
+    ("config", "text", "why"),
+    [
+        ({"model_type": "of_nobody", "template": "x"}, "", 'no architecture "of_nobody"'),
+        ({"model_type": "llava"}, "python sft_vlm.py --bf16", "texts only"),
+        ({"model_type": "llama"}, "python a.py --bf16 --max_prompt_length 8", "no key says"),
+        ({"model_type": "llama"}, "python dpo.py --deepspeed zero1.json", "Without an adapter"),
+        ({"model_type": "llama"}, "python dpo.py --deepspeed zero1.json --use_peft", ""),
+    ],
+)
+def test_what_a_plan_would_rule_out_is_refused_with_its_reason(config, text, why, tmp_path):
+    shape = tmp_path / "config.json"
+    shape.write_text(json.dumps(config))
+    (tmp_path / "a.sh").write_text(text)
+    files = [tmp_path / "a.sh", shape] if text else [shape]
+    assert [why in own.why for own in translated(files).obstacles] == ([True] if why else [])
+
+
 def test_files_of_one_training_are_read_together(tmp_path):
     zero = tmp_path / "zero.json"
     zero.write_text(json.dumps({"zero_optimization": {"stage": 2}, "train_batch_size": 64}))
@@ -426,6 +503,45 @@ def test_an_unknown_model_has_its_nearest_shape_or_the_given_one(tmp_path):
     assert unsized.document["model"]["architecture"] == "qwen3_vl"
     given = read(tmp_path, other, model_config=shape).document["model"]
     assert yaml.safe_load(yaml.safe_dump(given))["config"] == {"hidden_size": 64}
+
+
+@pytest.mark.parametrize(
+    ("name", "like"),
+    [
+        ("lmsys/vicuna-13b-v1.3_lr_2e-4", "llama-2-13b"),
+        ("Nexusflow/Starling-LM-7B-beta", "mistral-7b"),
+        ("x/deepseek-r1-distill-llama-70b", "llama-3-70b"),
+        ("x/llama2-chinese-70b", "llama-2-70b"),
+        ("x/deepseek-r1-distilled-qwen-14b", "qwen2.5-14b"),
+        ("internlm/internlm2-chat-20b", "internlm2-20b"),
+        ("saves/Qwen3-4B/lora/checkpoint-7", "qwen3-4b"),
+        ("me/mine-13b-chat", "llama-2-13b"),
+        ("facebook/opt-2.7b", "opt-2.7b"),
+        ("openai/gpt-oss-mine-20b", "gpt-oss-20b"),
+        ("xlm-roberta-large-finetuned", "xlm-roberta-large"),
+        ("facebook/opt-66b", None),
+        ("me/mine-3x9b", None),
+        ("THUDM/chatglm3-6b", None),
+        ("google/flan-t5-base", None),
+        ("01-ai/Yi-VL-34B", None),
+        ("OpenGVLab/InternVL3-14B", None),
+        ("me/mine-2000b", None),
+    ],
+)
+def test_an_unknown_model_is_like_its_family_in_its_size_or_unknown(name, like):
+    shape = shape_of(name)
+    assert (shape and shape.config) == (shape_of(like).config if like else None)
+
+
+def test_a_family_that_a_key_names_counts_where_the_model_has_none(tmp_path):
+    for name, expected in (("mine-7b", "mistral"), ("Qwen2.5-7B", "qwen2")):
+        text = f"base_model: {name}\nis_mistral_derived_model: true\n"
+        assert read(tmp_path, text).document["model"]["architecture"] == expected
+
+
+def test_a_shape_under_another_word_of_the_name_is_no_exact_one(tmp_path):
+    for name, verdict in (("bert-base-cased", "taken"), ("my-bert-base", "nearest")):
+        assert became(read(tmp_path, f"base_model: {name}\n"), "base_model") == verdict
 
 
 def changed(folder: Path, name: str, text: str, **choices):

@@ -16,7 +16,15 @@ UNEQUAL = SyntheticData(lengths=RowLengthDistribution(distribution="uniform", me
 
 def predicted(specs, gpu):
     """A forecast of another process; the workers import it by name."""
-    device, trial_device = (figure(size, below=0, above=0) for size in (70_000, 58_000))
+    return forecast_of(70_000, 58_000)
+
+
+def smaller(specs, gpu):
+    return forecast_of(51_000, 58_000)
+
+
+def forecast_of(epoch, trial):
+    device, trial_device = (figure(size, below=0, above=0) for size in (epoch, trial))
     return [Prediction(trial_id="", choices={}, device=device, trial_device=trial_device)]
 
 
@@ -28,12 +36,13 @@ def broken(specs, gpu):
     ("data", "steps", "gpu", "forecast", "growth"),
     [
         (UNEQUAL, 5, "NVIDIA H100 80GB HBM3", predicted, 12_000),
+        (UNEQUAL, 5, "NVIDIA H100 80GB HBM3", smaller, -7_000),
         (UNEQUAL, 5, "NVIDIA H100 80GB HBM3", broken, None),
         (SyntheticData(), 5, "NVIDIA H100 80GB HBM3", predicted, None),
         (UNEQUAL, None, "NVIDIA H100 80GB HBM3", predicted, None),
         (UNEQUAL, 5, "", predicted, None),
     ],
-    ids=["grows", "no forecast", "equal rows", "a whole epoch", "no GPU"],
+    ids=["grows", "shrinks", "no forecast", "equal rows", "a whole epoch", "no GPU"],
 )
 def test_growth_of_an_epoch(monkeypatch, data, steps, gpu, forecast, growth):
     monkeypatch.setattr(background_prediction, "likely_figures", forecast)

@@ -5,22 +5,26 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from orchestrator.planning.config import ConfigError, load_config
+from orchestrator.planning.plan import plan
 
 _OWN = ("model.config.", "training_arguments.", "deepspeed.")
 """Beginnings of keys that are the user's own, as their files have them."""
 
 
-def accepted(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, str]]:
-    """The configuration without the user's own keys that a sweep would refuse, and why."""
+def accepted(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, str], str]:
+    """The configuration without the user's own keys that a sweep would refuse, why it would, and
+    why no trial of what is left could run; empty if one could."""
     try:
-        load_config(document)
+        planned = plan(load_config(document))
     except ConfigError as error:
-        why = {one.key: one.message.partition("; remove ")[0] for one in error.problems}
+        # A key that was right in its own file is no misspelt one of ours.
+        why = {one.key: one.message.partition("; ")[0] for one in error.problems}
         refused = {key: why[key] for key in why if key.startswith(_OWN)}
         if refused:
-            document, others = accepted(_without(document, refused))
-            return document, {**refused, **others}
-    return document, {}
+            document, others, problem = accepted(_without(document, refused))
+            return document, {**refused, **others}, problem
+        return document, {}, "; ".join(f"{key}: {one}" for key, one in why.items())
+    return document, {}, "" if planned.trials else planned.ruled_out[0].reason
 
 
 def _without(inside: Mapping[str, Any], keys: Collection[str], at: str = "") -> dict[str, Any]:

@@ -14,6 +14,10 @@ COMPILE_MODES: Mapping[str, str] = {
 """torch.compile's mode -> the value of our axis."""
 
 
+_EVERY_LINEAR = ("['all']", "['all-linear']")
+"""How trainers write that every linear layer has an adapter."""
+
+
 def axes_of(facts: Facts) -> dict[str, Any]:
     """Axis -> its value, for every axis that the facts decide. ``layers`` among the facts is the
     number of the model's layers."""
@@ -77,7 +81,7 @@ def _adapter(facts: Facts) -> Any:
         return None
     parameters = below(facts, str(name))
     modules = _for_text(_names(parameters.pop("target_modules", None)), facts)
-    if parameters.pop("all_linear", False) or modules in (["all"], ["all-linear"]):
+    if parameters.pop("all_linear", False) or str(modules).lower() in _EVERY_LINEAR:
         modules = "all-linear"
     if modules:
         parameters["target_modules"] = modules

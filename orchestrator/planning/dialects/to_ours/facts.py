@@ -10,6 +10,7 @@ Facts = Mapping[str, Any]
 
 _FACTS = {
     "model": "model config",
+    "model.family": "family",
     "model.task": "task",
     "axes.base": "quantized bits bnb",
     "data.synthetic.sequence_length": "length",
@@ -30,7 +31,7 @@ _FACTS = {
     "axes.trainable": "trainable",
     "axes.vision": "vision",
     "axes.qat": "qat",
-    "axes.loop": "loop preference",
+    "axes.loop": "loop preference pairs",
     "axes.compile": "compile",
     "axes.dataloader": "workers pin_memory",
     "axes.offload": "zero fsdp_offload",

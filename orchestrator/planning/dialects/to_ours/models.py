@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,10 @@ _FILE = Path(__file__).with_name("models.yaml")
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d+x)?(\d+(?:[._]\d+)?)(b|m)(?![a-z0-9])")
 """The parameters in an id: 8b, 1.5b, 135m, 8x7b. Active parameters (a3b) are no such size."""
 
-_SEES = r"(?<![a-z])(vl|vision|llava|pixtral)(?![a-z])-?"
+_SEES = r"(?<![a-z])([a-z]*vlm?|vision|llava|pixtral|idefics|paligemma|molmo|omni)(?![a-z])"
 """Words of an id whose model sees images."""
+_MIXTURE = r"\d+x\d|-a\d|moe|b-\d+e(?![a-z0-9])"
+"""Words of an id whose model is a mixture of experts."""
 _IMAGES = "+images"
 """Ends the key of a row whose model is known with images and without."""
 
@@ -35,17 +37,17 @@ class Shape:
     """The folder with its weights, if they are on this machine."""
 
 
-def shape_of(model_id: str, *, with_images: bool | None = False) -> Shape | None:
+def shape_of(model_id: str, *, with_images: bool = False, hint: str = "") -> Shape | None:
     """The shape of a model by its id on the Hub; None if nothing near it is known. ``with_images``
-    says that the model is trained on images with texts; None: on texts, even if it is one for
-    images."""
+    says that the model is trained on images with texts, and ``hint`` what else names its family
+    and size."""
     on_this_machine = checkpoint_config(model_id)
     if on_this_machine and "model_type" in on_this_machine:
         return shape_from(on_this_machine, "its config.json here")
     name = _plain(model_id)
-    if with_images is None:
-        name = re.sub(_SEES, "", name)
-    with_images = bool(with_images) or re.search(_SEES, name) is not None
+    # A checkpoint's folders may say what its own name does not.
+    whole = " ".join([name, hint, *reversed(model_id.lower().split("/")[:-1])])
+    with_images = with_images or re.search(_SEES, whole) is not None
     tasks = _table()["tasks"]
     rows = {
         key: row
@@ -54,18 +56,16 @@ def shape_of(model_id: str, *, with_images: bool | None = False) -> Shape | None
     }
     words = {key: re.escape(key.removesuffix(_IMAGES)) for key in rows}
     named = [key for key in rows if re.search(rf"(?<![a-z0-9]){words[key]}(?![a-z0-9.])", name)]
-    if named:
+    if named and _starts(_family(name) or ""):
         key = max(named, key=len)
-        return _shape(key, rows[key], f"the shape of {key}", is_exact=True)
-    if near := _nearest(name, rows):
-        return _shape(near, rows[near], f"the nearest known shape, {near}", is_exact=False)
-    # A language model by that name, or of that size, without its vision tower.
-    return shape_of(model_id, with_images=None) if with_images else None
-
-
-def sees_images(model_id: str) -> bool:
-    """Whether the model takes images, by its name."""
-    return re.search(_SEES, _plain(model_id)) is not None
+        # What stands before it may be another vocabulary, as in multilingual models.
+        is_exact = name.startswith(key.removesuffix(_IMAGES))
+        return _shape(key, rows[key], f"the shape of {key}", is_exact=is_exact)
+    near = _nearest(whole, rows, is_any=not with_images)
+    if near is None:
+        return None
+    why = f"the nearest known shape, {near}, of {rows[near][1]:.3g} B parameters"
+    return _shape(near, rows[near], why, is_exact=False)
 
 
 def shape_from(config: Mapping[str, Any], source: str) -> Shape:
@@ -79,37 +79,36 @@ def shape_from(config: Mapping[str, Any], source: str) -> Shape:
     )
 
 
-def _nearest(name: str, rows: Mapping[str, list[Any]]) -> str | None:
-    size = _size(name)
-    if size is None:
+def _nearest(name: str, rows: Mapping[str, list[Any]], *, is_any: bool) -> str | None:
+    """The row of the name's family that is nearest to its size. With ``is_any``, a dense decoder of
+    no known family is like a Llama."""
+    size, is_mixture = _size(name), re.search(_MIXTURE, name) is not None
+    family = _family(name) or ("any" if is_any and not is_mixture else None)
+    if size is None or family is None:
         return None
-    near = [
-        key
-        for key in rows
-        # Half or twice the parameters are near: the next size of most families.
-        if _is_mixture(key) == _is_mixture(name) and _distance(rows[key][1], size) <= 2.0
-    ]
-    family = list(_of_family(name, near))
-    if not any(name.startswith(word) for word in _table()["unlike"]):
-        family = family or near
-    return min(family, key=lambda key: _distance(rows[key][1], size), default=None)
+    own = [key for start in _starts(family) for key in rows if key.startswith(start)]
+    kind = [key for key in own if (rows[key][0] in _table()["mixtures"]) == is_mixture]
+    # Half or twice the parameters are near in a family: the next size of most.
+    limit = 1.25 if family == "any" else 2.0
+    far = {key: max(rows[key][1] / size, size / rows[key][1]) for key in kind or own}
+    near = [key for key in far if far[key] <= limit and (kind or not is_mixture)]
+    # Of two that are as near, the first of the family.
+    return min(near, key=lambda key: round(far[key], 1), default=None)
 
 
-def _is_mixture(name: str) -> bool:
-    return bool(re.search(r"\d+x\d|-a\d|moe|\d+e(?![a-z0-9])", name))
+def _family(name: str) -> str | None:
+    """The first word of a name that is a family's. A distilled model is of its student's."""
+    words = {*_table()["families"], *(re.match("[a-z]*", key)[0] for key in _rows())}  # type: ignore[index]
+    any_word = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
+    pattern = re.compile(rf"(?<![a-z])({any_word})(?![a-z])")
+    found = pattern.search(name, name.rfind("distill") + 1) or pattern.search(name)
+    return found and found[0]
 
 
-def _distance(parameters: float, size: float) -> float:
-    return max(parameters / size, size / parameters)
-
-
-def _of_family(name: str, rows: Iterable[str]) -> Iterator[str]:
-    families = _table()["families"]
-    first = re.match(r"[a-z]*", name)[0]  # type: ignore[index]
-    starts = families.get(first, [first] if first else [])
-    for key in rows:
-        if any(key.startswith(start) for start in starts):
-            yield key
+def _starts(family: str) -> list[str]:
+    """The beginnings of the names of a family's rows."""
+    starts: list[str] = _table()["families"].get(family, [family])
+    return starts
 
 
 def _size(name: str) -> float | None:

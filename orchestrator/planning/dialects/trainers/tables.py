@@ -1,6 +1,8 @@
 """Reads the table of a trainer from its YAML file. The file has these keys:
 
-name, marks, defaults, plugins, command, takes_arguments, whole   the fields of ``Dialect``
+name, marks, defaults, implied, plugins, command, any_script, takes_arguments, whole   the fields
+               of ``Dialect``
+also           another file whose rows go before those of all TrainingArguments
 rows           key -> the fact that it states as it is, or the fields of ``Rule``: ``values`` as a
                list are equal to ours, ``otherwise`` is the reason that refuses any other value,
                ``like`` names a row of training_arguments.yaml, and with ``axis`` the values are
@@ -61,7 +63,8 @@ class Rule:
     values: Mapping[str, Any] = field(default_factory=dict)
     """Their value, as ``spelt`` writes it -> ours. Empty: the value is taken as it is."""
     nearest: Mapping[str, tuple[Any, str]] = field(default_factory=dict)
-    """Their value -> the nearest of ours, and how it differs."""
+    """Their value -> the nearest of ours, and how it differs; of ``values``, too, if it is written
+    back."""
     why: str = ""
     """Why a value is left out that the row does not list; or how ``fact`` differs from the key."""
     is_blocking: bool = False
@@ -85,11 +88,11 @@ class Rule:
         word = spelt(value)
         if value is None:
             return Reading(verdict=Verdict.ASIDE, why="has no value")
-        if word in self.values:
-            return Reading(verdict=Verdict.TAKEN, facts=self._facts(self.values[word]))
         if word in self.nearest:
             ours, why = self.nearest[word]
             return Reading(verdict=Verdict.NEAREST, facts=self._facts(ours), why=why)
+        if word in self.values:
+            return Reading(verdict=Verdict.TAKEN, facts=self._facts(self.values[word]))
         if self.fact and not self.values:
             verdict = Verdict.NEAREST if self.why else Verdict.TAKEN
             return Reading(verdict=verdict, facts={self.fact: value}, why=self.why)
@@ -150,10 +153,14 @@ class Dialect:
     """Facts of a file that does not state them."""
     refuses_repeated_keys: bool = False
     """Whether its trainer refuses a file with a repeated key, of which others take the last."""
+    implied: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """First word of facts that a file states -> the facts that follow if it does not state them."""
     takes_arguments: bool = False
     """Whether any field of TrainingArguments is a key, too."""
     command: str = ""
     """A regular expression of the words before a command's options; empty: it is a file."""
+    any_script: bool = False
+    """Whether a command with its marks is in this dialect, whatever it calls."""
     plugins: Mapping[str, str] = field(default_factory=dict)
     """Beginning of a key -> the plugin without which the key has no effect."""
     whole: str = ""
@@ -165,7 +172,8 @@ def dialect(name: str) -> Dialect:
     rows = own = _rows(table)
     if table.get("takes_arguments"):
         # Its own rows go before those of all TrainingArguments.
-        rows = {**own, **_rows(_table("training_arguments")), **own}
+        also = _rows(_table(table["also"])) if "also" in table else {}
+        rows = {**own, **also, **_rows(_table("training_arguments")), **own}
     order = (*(key for key in rows if key not in own), *own)
     marks = tuple(table.pop("marks", "").split())
     fields = {key: value for key, value in table.items() if key in Dialect.__slots__}

@@ -108,21 +108,22 @@ def worst(spec: TrialSpec, lengths: RowLengths, collate: Collator) -> Steps:
 
 
 def _plateau(steps: Steps) -> Steps:
-    """The first steps of an epoch, and of the others each that is longer than all before it."""
+    """The first steps of an epoch, and of the others each that is longer than all before it, or
+    than all before that are padded, if it is."""
     if not steps:
         return []
-    sizes = [_size(step) for step in steps]
-    end = min(-(-_MOST // len(steps[0])), sizes.index(max(sizes)) + _AFTER_LONGEST)
-    kept, longest = steps[:end], max(sizes[:end])
-    for step, size in zip(steps[end:], sizes[end:], strict=True):
-        if size > longest:
-            longest = size
+    sizes = [max((own.is_padded, sum(own.lengths)) for own in step) for step in steps]
+    # A mask takes memory of its own, so the longest padded step may take more than the longest. The
+    # first step has no optimizer states yet.
+    most = dict(sorted(sizes[1:]))
+    last = max((sizes.index(size, 1) for size in most.items()), default=0)
+    end = min(-(-_MOST // len(steps[0])), last + _AFTER_LONGEST)
+    kept, longest = steps[:end], dict(sorted(sizes[1:end]))
+    for step, (is_padded, size) in zip(steps[end:], sizes[end:], strict=True):
+        if size > longest.get(is_padded, 0):
+            longest[is_padded] = size
             kept.append(step)
     return kept
-
-
-def _size(step: list[Shape]) -> int:
-    return max(sum(own.lengths) for own in step)
 
 
 def _sampler(spec: TrialSpec, lengths: RowLengths) -> Any:

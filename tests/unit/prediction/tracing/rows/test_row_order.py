@@ -38,6 +38,23 @@ def test_epoch_is_cut_where_only_a_longer_batch_adds_memory():
     assert longest == sorted(longest)
 
 
+@pytest.mark.parametrize("sampling", ["random", "group_by_length"])
+@pytest.mark.parametrize("seed", range(4))
+def test_epoch_keeps_the_longest_steps_after_the_first_padded_or_not(monkeypatch, sampling, seed):
+    spec = _spec(train_sampling_strategy=sampling)
+    kept = row_order.epoch(spec, LENGTHS, None, seed)
+    monkeypatch.setattr(row_order, "_plateau", lambda steps: steps)
+    every = row_order.epoch(spec, LENGTHS, None, seed)
+    # The first step has no optimizer states, and grouped rows begin with the longest.
+    assert kept[0] == every[0]
+    for is_padded in (True, False):
+        of_kept, of_every = (
+            [own.lengths for own in chain(*steps[1:]) if own.is_padded is is_padded]
+            for steps in (kept, every)
+        )
+        assert max(of_kept, default=None) == max(of_every, default=None)
+
+
 def test_grouped_rows_are_of_similar_length():
     [spread_alone, spread_grouped] = [
         np.ptp([own.lengths[0] for own in step])
