@@ -59,10 +59,10 @@ def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[Entry]:
         elif isinstance(value, str) and is_unset(value):
             given = value.rpartition("/")[2]  # a name in a folder that is not known
         reading = rule.read(given)
+        ours = ", ".join(dict.fromkeys(map(vocabulary.ours, reading.facts)))
         if reading.verdict is Verdict.UNKNOWN and _OTHER_TRAINING.search(key):
             reading = Rule(why=f"{reading.why}, {_OTHER}", is_blocking=True).read(value)
-        ours = ", ".join(dict.fromkeys(map(vocabulary.ours, reading.facts)))
-        if why := _uncertain(reading, given):
+        elif why := _uncertain(reading, given):
             reading = Reading(verdict=Verdict.UNKNOWN, why=why)
         yield Entry(
             key=key,

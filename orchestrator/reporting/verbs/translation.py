@@ -54,7 +54,7 @@ def to_json(translation: Translation) -> dict[str, Any]:
 
 def line(entry: Entry) -> str:
     """A key with what became of it."""
-    text = f"{entry.key}: {_short(entry.value)}".rstrip()
+    text = f"{entry.key}: {_short(entry.value)}"
     if entry.ours and entry.verdict in (Verdict.TAKEN, Verdict.NEAREST, Verdict.DEFAULT):
         taken = "" if entry.taken is None else f": {_short(entry.taken)}"
         text += f" -> {entry.ours}{taken}"

@@ -156,7 +156,7 @@ cutoff_len: 512
 def test_a_script_of_ms_swift_is_read_and_not_run(tmp_path):
     result = read(tmp_path, SWIFT, "train.sh")
     axes = result.document["axes"]
-    assert result.dialects == ("accelerate", "ms-swift")
+    assert result.dialects == ("ms-swift",)
     assert axes["accumulation"] == 8
     assert axes["adapter"]["lora"]["target_modules"] == ["q_proj", "v_proj"]
     assert axes["base"] == {"bnb_4bit": {"upcast": False}}
@@ -206,8 +206,9 @@ def test_a_command_line_of_trl(tmp_path):
 def test_the_launcher_of_a_command_says_how_many_processes_train(tmp_path, launcher, trainer):
     command = f"{launcher} --per_device_train_batch_size 2\n"
     result = read(tmp_path, command, "train.sh", model="gpt2")
-    assert result.dialects == ("accelerate", trainer)
-    (processes,) = [own for own in result.entries if own.key == "num_processes"]
+    names = ["accelerate"] if launcher.startswith("accelerate") else []
+    assert result.dialects == (*names, trainer)
+    (processes,) = [own for own in result.entries if "proc" in own.key.lower() or "gpus" in own.key]
     assert (processes.value, processes.verdict) == (4, Verdict.NEAREST)
     assert result.document["axes"]["micro_batch"] == 2
 

@@ -1,0 +1,222 @@
+"""Commands of shell scripts, and files that name others, as ``init --from`` reads them."""
+
+import json
+
+import pytest
+
+from orchestrator import init
+from orchestrator.planning.dialects.registry import UnreadableFileError
+from orchestrator.planning.dialects.shell import commands
+from orchestrator.planning.dialects.translate import translated
+
+CLM = "python run_clm.py --model_name_or_path gpt2 --block_size 64"
+TRL = "trl sft --model_name_or_path gpt2 --per_device_train_batch_size 2"
+
+
+def read(folder, text, name="train.sh", *others, **options):
+    (folder / name).write_text(text)
+    return translated([folder / name, *others], **options)
+
+
+def said(result, key):
+    return next((f"{own.verdict}: {own.why}" for own in result.entries if own.key == key), "")
+
+
+@pytest.mark.parametrize(
+    "ending",
+    [
+        " > out.txt",
+        " 2>errors.txt",
+        " >> out.txt 2>&1 &",
+        " 2>&1 | tee -a out.txt",
+        " &> out.txt",
+        " && python evaluate.py --limit 5",
+        "; echo --finished",
+        " || exit 1",
+        ") | cat",
+        " \\",
+        " # --per_device_train_batch_size 9 it's",
+        " \\\n# a comment \\\n",
+        " $@",
+        " $MORE",
+    ],
+)
+def test_command_ends_where_bash_ends_it(ending, tmp_path):
+    start = "(" if ending.startswith(")") else ""
+    result = read(tmp_path, f"{start}{CLM} --per_device_train_batch_size 3{ending}")
+    assert result.document["axes"]["micro_batch"] == 3
+
+
+def words(script):
+    return [found for found, _ in commands(script, {})]
+
+
+@pytest.mark.parametrize(
+    ("script", "expected"),
+    [
+        ("x --set a/b#9 --n 1 # c --m 2", "x --set a/b#9 --n 1"),
+        ("# c \\\nx --n 1", "x --n 1"),
+        ("x --n 1 \\\n  # c \\\n  --m 2", "x --n 1 | --m 2"),
+        ("A='--n 1'\nA+=' --m 2'\nx $A", "x --n 1 --m 2"),
+        ('A=(--n 1)  # c\nA+=(\n  --m 2 # c\n)\nx "${A[@]}"', "x --n 1 --m 2"),
+        ('A="\n  --n 1 \\\n  --m 2"\nx $A', "x --n 1 --m 2"),
+        ("A=24; B=3\nx --n $((A / B / 2)) --m `expr $B \\* 5`", "x --n 4 --m 15"),
+        ("x --n $(( (7 + 5) * 2 % 9 )) --m ${N:-$((6-2))}", "x --n 6 --m 4"),
+        ("x --n $((9 ** 9)) --m $((1/0)) $(cat y | wc -l)", "x --n $(...) --m $(...) $(...)"),
+        ("A=$1\nx --n ${A:-5} --m ${B} --o ${C%.*}", "x --n 5 --m ${B} --o ${C%.*}"),
+        ('srun --ntasks 2 bash -c "x --n 1"', "x --n 1"),
+        ('A="x --n 1"\neval "$A --m 2"', "x --n 1 --m 2"),
+        ("sbatch <<END\nit's\nx --n 1\nEND\n", "sbatch | it | s | x --n 1"),
+        ("don't\nx --n 1\nwon't", "don | t | x --n 1 | won | t"),
+        ("if y; then A=2; else A=6; fi\nx --n $A", "if y | fi | x --n 6"),
+    ],
+)
+def test_commands_are_split_and_expanded_as_bash_does(script, expected):
+    assert " | ".join(map(" ".join, words(script))) == expected
+
+
+def test_what_the_shell_would_compute_is_no_value(tmp_path):
+    script = f"""{CLM} --per_device_train_batch_size $SIZE --learning_rate $(cat lr.txt) \\
+        --train_file $DATA/rows.json --gradient_accumulation_steps $((2 * STEPS))
+    """
+    result = read(tmp_path, script)
+    for key in ("per_device_train_batch_size", "learning_rate", "gradient_accumulation_steps"):
+        assert said(result, key).startswith("unknown: an unresolved variable")
+    assert "$" not in json.dumps(result.document)
+    assert "micro_batch" not in result.document["axes"]
+    named = read(tmp_path, CLM.replace("gpt2", "$HUB/gpt2-medium") + " --optim sgd").document
+    assert named["model"]["config"]["n_layer"] == 24
+    missing = read(tmp_path, CLM.replace("gpt2", "${NAMES[$i]}") + " --optim sgd").missing
+    assert "model_name_or_path: ${NAMES[$i]} (an unresolved variable" in missing
+
+
+def test_other_commands_and_other_values_are_said(tmp_path):
+    script = f"""SIZE=2
+        if [ $GPU = big ]; then SIZE=16; fi
+        {CLM} --per_device_train_batch_size $SIZE
+        {CLM} --per_device_train_batch_size 5
+    """
+    result = read(tmp_path, script)
+    notes = {own.key: own.value for own in result.entries}
+    assert (notes["variables set more than once"], notes["commands that train"]) == ("SIZE", 2)
+    assert result.document["axes"]["micro_batch"] == 16
+    assert result.dialects == ("TrainingArguments",)
+
+
+@pytest.mark.parametrize(
+    ("name", "offload"),
+    [
+        ("conf/z3_offload_params.json", "zero3_cpu_parameters"),
+        ("stage_2-no-offload.json", "zero2"),
+        ("zero3_without_offload.json", "zero3"),
+        ("my_stage1.json", "zero1"),
+        ("engine.json", None),
+    ],
+)
+def test_a_deepspeed_file_that_is_absent_is_asked_for(name, offload, tmp_path):
+    script = f"{CLM} --per_device_train_batch_size 1 --deepspeed {name}"
+    result = read(tmp_path, script)
+    assert result.document["axes"].get("offload") == offload
+    assert "give it with --from" in said(result, "deepspeed")
+    assert said(result, "deepspeed").startswith("nearest: by its name" if offload else "unknown")
+    given = tmp_path / "engine.json"
+    given.write_text('{"zero_optimization": {"stage": 1}, "gradient_accumulation_steps": 6}')
+    result = read(tmp_path, script, "train.sh", given)
+    assert result.document["deepspeed"]["zero_optimization"] == {"stage": 1}
+    assert (result.document["axes"]["accumulation"], said(result, "deepspeed")) == (6, "taken: ")
+
+
+@pytest.mark.parametrize(
+    ("command", "keys"),
+    [
+        ("llamafactory-cli train more/own.yaml", "{stage: sft, model_name_or_path: gpt2"),
+        ("axolotl train more/own.yaml --learning-rate 1e-4", "{base_model: gpt2"),
+        ("accelerate launch -m axolotl.cli.train more/own.yaml", "{base_model: gpt2"),
+        ("trl sft --config more/own.yaml", "{model_name_or_path: gpt2, max_length: 32"),
+        ("accelerate launch tune_dpo.py more/own.yaml", "{model_name_or_path: gpt2, lora_r: 2"),
+    ],
+)
+def test_a_file_that_a_command_names_is_read_beside_it_or_asked_for(command, keys, tmp_path):
+    asked = "config: more/own.yaml (it decides the training, and is not here: give it with --from"
+    assert asked in read(tmp_path, command).missing
+    (tmp_path / "more").mkdir()
+    (tmp_path / "more" / "own.yaml").write_text(keys + ", optim: sgd, optimizer: sgd}")
+    result = read(tmp_path, command)
+    assert result.document["axes"]["optimizer"] == "sgd"
+    assert said(result, "config") == "taken: read, too"
+    # A path that leads out of the folder of the script is not read.
+    (tmp_path / "scripts").mkdir()
+    outside = command.replace("more", "../more")
+    assert "is not here" in read(tmp_path / "scripts", outside).missing
+    other = tmp_path / "more" / "own.yaml"
+    assert not read(tmp_path / "scripts", outside, "train.sh", other).missing
+    assert (
+        "is not here" in read(tmp_path, command.replace("more/own", str(other.resolve()))).missing
+    )
+
+
+def test_a_launchers_file_that_is_absent_is_not_left_aside(tmp_path):
+    command = f"accelerate launch --config_file fsdp.yaml {CLM.split(' ', 1)[1]} --optim sgd"
+    assert said(read(tmp_path, command), "config_file").startswith("unknown: it decides")
+
+
+def test_a_command_goes_before_files_in_any_order_and_the_losing_key_says_so(tmp_path):
+    own = tmp_path / "own.yaml"
+    own.write_text("{per_device_train_batch_size: 7, warmup_steps: 50, warmup_ratio: 0.2}")
+    script = tmp_path / "run.sh"
+    script.write_text(f"{CLM} --per_device_train_batch_size 4 --bf16")
+    for files in ([own, script], [script, own]):
+        result = translated(files)
+        assert result.document["axes"]["micro_batch"] == 4
+        lost = [one.key for one in result.entries if one.verdict == "overruled"]
+        assert lost == ["per_device_train_batch_size", "warmup_steps"]
+    assert said(result, "warmup_steps") == "overruled: warmup_ratio: 0.2 decides it"
+
+
+def test_a_repeated_key_counts_last_where_its_trainer_reads_the_file(tmp_path):
+    text = "base_model: gpt2\nmicro_batch_size: 2\nsequence_len: 32\nmicro_batch_size: 6\n"
+    result = read(tmp_path, text, "own.yml")
+    assert result.document["axes"]["micro_batch"] == 6
+    assert [one.value for one in result.entries if "more than once" in one.key] == [
+        "micro_batch_size"
+    ]
+    factory = text.replace("base_model", "model_name_or_path") + "stage: sft\n"
+    with pytest.raises(UnreadableFileError, match="given twice"):
+        read(tmp_path, factory, "own.yml")
+
+
+@pytest.mark.parametrize(
+    ("options", "precision"),
+    [
+        ("", "bf16"),
+        ("--fp16", "fp16"),
+        ("--fp16 True --bf16 False", "fp16"),
+        ("--no_bf16", "fp32"),
+        ("--bf16 False", "fp32"),
+    ],
+)
+def test_trl_trains_in_bf16_unless_fp16_is_on(options, precision, tmp_path):
+    assert read(tmp_path, f"{TRL} {options}").document["axes"]["precision"] == precision
+
+
+def test_switches_that_turn_off_and_scripts_among_options(tmp_path):
+    command = f"{TRL} --no-gradient-checkpointing --logging_dir mine.py --max_length 48"
+    document = read(tmp_path, command).document
+    assert (document["axes"]["activations"], document["axes"]["micro_batch"]) == ("keep", 2)
+    assert document["data"]["synthetic"]["sequence_length"] == 48
+
+
+def test_a_model_from_scratch_is_a_model(tmp_path):
+    script = CLM.replace("model_name_or_path gpt2", "config_name gpt2-medium") + " --optim sgd"
+    assert read(tmp_path, script).document["model"]["config"]["n_layer"] == 24
+
+
+def test_a_batch_size_is_never_left_aside(tmp_path):
+    result = read(tmp_path, f"{CLM} --per_device_train_batch_size auto --optim sgd")
+    assert said(result, "per_device_train_batch_size") == "unknown: no whole number"
+
+
+def test_a_script_without_a_loop_here_is_refused_in_its_own_words(tmp_path, capsys):
+    (tmp_path / "run.sh").write_text("python kto.py --model_name_or_path gpt2 --optim sgd")
+    assert init.main(["--from", str(tmp_path / "run.sh"), "--output", str(tmp_path / "o")]) == 2
+    assert "nothing was written: the command: kto (no loop here" in capsys.readouterr().err
