@@ -95,12 +95,15 @@ def test_other_commands_and_other_values_are_said(tmp_path):
         if [ $GPU = big ]; then SIZE=16; fi
         {CLM} --per_device_train_batch_size $SIZE
         {CLM} --per_device_train_batch_size 5
+        swift infer --model gpt2
     """
     result = read(tmp_path, script)
     notes = {own.key: own.value for own in result.entries}
     assert (notes["variables set more than once"], notes["commands that train"]) == ("SIZE", 2)
     assert result.document["axes"]["micro_batch"] == 16
     assert result.dialects == ("TrainingArguments",)
+    exported = f"swift export --model gpt2 --bf16\n{TRL}"
+    assert read(tmp_path, exported).document["axes"]["micro_batch"] == 2
 
 
 @pytest.mark.parametrize(
