@@ -126,6 +126,8 @@ def test_what_axolotl_decides_from_several_keys(tmp_path):
         "fp16",
         {"bnb_4bit": {"upcast": False, "dtype": "float16"}},
     )
+    both = axes("bf16: true\nfloat16: true\n")
+    assert (both["precision"], both["base"]) == ("bf16_tf32", {"bnb_4bit": {"upcast": False}})
     plain = axes("bf16: false\nload_in_4bit: false\nadapter: lora\n")
     assert plain["precision"] == "tf32"
     assert "base" not in plain
