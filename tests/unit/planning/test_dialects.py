@@ -253,8 +253,8 @@ def test_keys_of_pairs_alone_say_that_the_training_is_one_on_pairs(tmp_path, nam
     [
         ("lora_magic: 3", "it is of an adapter"),
         ("weight_quant_scheme: w8", "of few bits"),
-        ("num_generations: 4", "of answers"),
-        ("max_completion_length: 4", "of answers"),
+        ("num_generations: 4", "generates answers"),
+        ("reward_funcs: [x]", "generates answers"),
         ("load_in_8bit: true", "only beside an adapter"),
         ("vision_tower: clip", "of its own code"),
     ],
