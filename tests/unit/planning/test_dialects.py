@@ -518,6 +518,7 @@ def test_an_unknown_model_has_its_nearest_shape_or_the_given_one(tmp_path):
         ("internlm/internlm2-chat-20b", "internlm2-20b"),
         ("saves/Qwen3-4B/lora/checkpoint-7", "qwen3-4b"),
         ("me/mine-13b-chat", "llama-2-13b"),
+        ("/data/vision/mine-13b", "llama-2-13b"),
         ("facebook/opt-2.7b", "opt-2.7b"),
         ("openai/gpt-oss-mine-20b", "gpt-oss-20b"),
         ("xlm-roberta-large-finetuned", "xlm-roberta-large"),
