@@ -569,6 +569,14 @@ def test_a_number_is_never_a_switch_and_a_subcommand_no_option(tmp_path):
     assert result.not_written == ("loop: trainer",)
 
 
+def test_a_key_that_a_script_may_lack_is_changed_and_never_added(tmp_path):
+    text = "model_name_or_path: gpt2\nlearning_rate: 0.1\nblock_size: 9\n"
+    lacks = changed(tmp_path, "a.yaml", text, attention="eager")
+    assert (lacks.text, lacks.not_written) == (text, ("attention: eager",))
+    has = changed(tmp_path, "b.yaml", f"{text}attn_implementation: sdpa\n", attention="eager")
+    assert has.changes == ("attn_implementation: eager",)
+
+
 def test_a_downloaded_model_has_the_shape_of_its_own_config(tmp_path, monkeypatch):
     monkeypatch.delenv("HF_HUB_CACHE", raising=False)
     monkeypatch.setenv("HF_HOME", str(tmp_path))
