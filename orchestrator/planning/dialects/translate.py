@@ -132,7 +132,9 @@ def translate(
     if stated.get("bits") and not has_adapter(facts):
         problem = problem or _NO_ADAPTER
     if problem:
-        entries.append(Entry(key="all keys", value="", verdict=Verdict.IMPOSSIBLE, why=problem))
+        entries.append(
+            Entry(key="all keys together", value="", verdict=Verdict.IMPOSSIBLE, why=problem)
+        )
     for fact, value in assumed.items():
         if fact not in stated:
             ours = vocabulary.ours(fact)
