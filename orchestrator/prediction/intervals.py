@@ -26,7 +26,7 @@ Allocated peaks recorded without DeepSpeed differ by at most 0.65 % from their r
 """
 OUTSIDE_SLACK = 20 * MIB
 """Memory of context and libraries beyond the GPU's constants. The largest recorded is 16 MiB."""
-REGROUPED = 0.15
+REGROUPED = 0.10
 """Of a step's largest block: how much more or less than a replay the allocator reserves, at other
 addresses. 95 % of the recorded configurations are within it, each model with equal weight."""
 _PAGE_BYTES = 2 * MIB

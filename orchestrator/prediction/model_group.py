@@ -238,9 +238,9 @@ class ModelGroup:
         replays: list[ReplayedPeaks] = []
         for steps in orders:
             own = replace(streams, steps=[sized(step) for step in steps])
-            # Both orders of segments of the epoch itself and of the trial; the other orders of rows
-            # differ anyway.
-            both = steps is orders[0] or steps is orders[-1]
+            # Both orders of segments of the epoch itself and of the trial, for the interval; the
+            # other orders of rows differ anyway.
+            both = not self.shared.is_likely and (steps is orders[0] or steps is orders[-1])
             replays.append(replay(own, self._sized, upwards=both))
         return replays
 

@@ -51,10 +51,11 @@ def space_of(
         slot_seconds=search_seconds,
         effective_batch=space.effective_batch,
     )
+    wanted = config.follow_up
     policy = FollowUpPolicy(
-        verify_budgets=config.follow_up.verify_budgets,
-        check_gradients=config.follow_up.check_gradients,
-        tie_break_rounds=2,
+        verify_budgets=wanted.verify_budgets,
+        check_gradients=wanted.check_gradients,
+        tie_break_rounds=min(2, wanted.tie_break_rounds),
         gain_rounds=3,
         profiles=0,
         slot_share=0.0,

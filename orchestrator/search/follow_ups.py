@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from jobs.record import TrialRecord
@@ -60,7 +61,7 @@ class FollowUps(Search):
         self._lend()
         trial = self._search.ask()
         if trial is None:
-            trial = next(self._affordable(), None)
+            trial = next(self._affordable(self._current_plan()), None)
             if trial is not None:
                 self._charged_seconds[trial.trial_id] = self._expected_seconds([trial])
         if trial is not None:
@@ -100,13 +101,13 @@ class FollowUps(Search):
         self._lend()
         if not self._search.exhausted or self._outstanding:
             return False
-        return next(self._affordable(), None) is None
+        return next(self._affordable(self._current_plan()), None) is None
 
     def skipped(self) -> Iterable[TrialRecord]:
         return self._search.skipped()
 
     def pending(self) -> Iterable[TrialSpec]:
-        return [*self._search.pending(), *self._affordable()]
+        return [*self._search.pending(), *self._affordable(self._current_plan())]
 
     def considers(self, spec: TrialSpec) -> bool:
         # Every follow-up that ended counts, also one that the search would not ask for any more:
@@ -117,15 +118,17 @@ class FollowUps(Search):
         return self._search.summary()
 
     def _lend(self) -> None:
-        """Leave the search half of the time that none of the follow-ups of its picks can use: with
-        the other half, a trial that changes a pick can be checked."""
-        if not self._charged_seconds and self._current_plan() is not None:
-            needed = self._expected_seconds(self._affordable())
+        """Leave the search half of the time that none of the follow-ups of its picks needs: with
+        the other half, a trial that changes a pick can be checked. A tie-break has what the search
+        leaves, because it chooses among what is measured, and nearly as fast."""
+        plan = self._current_plan()
+        if not self._charged_seconds and plan is not None:
+            alone = replace(plan, policy=plan.policy.model_copy(update={"tie_break_rounds": 0}))
+            needed = self._expected_seconds(self._affordable(alone))
             self._search.extend((self._allowed_seconds() - needed) / 2)
 
-    def _affordable(self) -> Iterator[TrialSpec]:
+    def _affordable(self, plan: FollowUpPlan | None) -> Iterator[TrialSpec]:
         """The follow-ups that were not asked for yet and fit the allowance, after the search."""
-        plan = self._current_plan()
         if plan is None:
             return
         # Spend the rest of the allowance on one series after another. A series that has begun is

@@ -183,12 +183,10 @@ def rule_of(dialect: Dialect, key: str) -> Rule:
     return _UNKNOWN
 
 
-_OTHER_TRAINING = re.compile(
-    "lora|peft|adapter|quant|[48]_?bit|generations|completion_length|response_length|reward"
-)
+_OTHER_TRAINING = re.compile("lora|peft|adapter|quant|[48]_?bit")
 _OTHER = (
-    "and by its name it is of an adapter, of few bits or of answers: without it, memory and speed "
-    "would be those of another training"
+    "and by its name it is of an adapter or of few bits: without it, memory and speed would be "
+    "those of another training"
 )
 
 

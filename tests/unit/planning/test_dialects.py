@@ -126,6 +126,8 @@ def test_what_axolotl_decides_from_several_keys(tmp_path):
         "fp16",
         {"bnb_4bit": {"upcast": False, "dtype": "float16"}},
     )
+    both = axes("bf16: true\nfloat16: true\n")
+    assert (both["precision"], both["base"]) == ("bf16_tf32", {"bnb_4bit": {"upcast": False}})
     plain = axes("bf16: false\nload_in_4bit: false\nadapter: lora\n")
     assert plain["precision"] == "tf32"
     assert "base" not in plain
@@ -252,8 +254,8 @@ def test_keys_of_pairs_alone_say_that_the_training_is_one_on_pairs(tmp_path, nam
     [
         ("lora_magic: 3", "it is of an adapter"),
         ("weight_quant_scheme: w8", "of few bits"),
-        ("num_generations: 4", "of answers"),
-        ("max_completion_length: 4", "of answers"),
+        ("num_generations: 4", "generates answers"),
+        ("reward_funcs: [x]", "generates answers"),
         ("load_in_8bit: true", "only beside an adapter"),
         ("vision_tower: clip", "of its own code"),
     ],
@@ -517,6 +519,7 @@ def test_an_unknown_model_has_its_nearest_shape_or_the_given_one(tmp_path):
         ("internlm/internlm2-chat-20b", "internlm2-20b"),
         ("saves/Qwen3-4B/lora/checkpoint-7", "qwen3-4b"),
         ("me/mine-13b-chat", "llama-2-13b"),
+        ("/data/vision/mine-13b", "llama-2-13b"),
         ("facebook/opt-2.7b", "opt-2.7b"),
         ("openai/gpt-oss-mine-20b", "gpt-oss-20b"),
         ("xlm-roberta-large-finetuned", "xlm-roberta-large"),
@@ -565,6 +568,14 @@ def test_a_number_is_never_a_switch_and_a_subcommand_no_option(tmp_path):
     result = changed(tmp_path, "dpo.txt", TRL, loop="trainer", micro_batch=2)
     assert result.text == TRL.replace("batch_size 4", "batch_size 2")
     assert result.not_written == ("loop: trainer",)
+
+
+def test_a_key_that_a_script_may_lack_is_changed_and_never_added(tmp_path):
+    text = "model_name_or_path: gpt2\nlearning_rate: 0.1\nblock_size: 9\n"
+    lacks = changed(tmp_path, "a.yaml", text, attention="eager")
+    assert (lacks.text, lacks.not_written) == (text, ("attention: eager",))
+    has = changed(tmp_path, "b.yaml", f"{text}attn_implementation: sdpa\n", attention="eager")
+    assert has.changes == ("attn_implementation: eager",)
 
 
 def test_a_downloaded_model_has_the_shape_of_its_own_config(tmp_path, monkeypatch):

@@ -102,6 +102,19 @@ def test_time_that_no_follow_up_can_use_is_the_searchs(is_checked):
     assert sum(lent) <= 6.0 + 16.0
 
 
+def test_a_tie_break_has_what_the_search_leaves():
+    def searched(rounds: int) -> float:
+        device = Drifting()
+        trials = [make_trial(size, 1) for size in (24, 20, 1, 2, 4, 8, 12)]
+        search = BestSearch(trials, budgets=(24 * GIB,), accounts_for_plan=False, slot_seconds=6.0)
+        changed = {"tie_break_rounds": rounds, "slot_share": 0.0, "min_seconds": 15.0}
+        policy = ONLY_CHECKS.model_copy(update=changed)
+        again = run_to_the_end(FollowUps(search, policy, budgets=(24 * GIB,), baseline={}), device)
+        return sum(own.slot_seconds for own in device.ran) - sum(own.slot_seconds for own in again)
+
+    assert searched(2) == searched(0)
+
+
 def test_cap_check_follows_the_pick_and_keeps_its_context():
     device = Device()
     check = run_to_the_end(follow_ups(), device)[0].spec

@@ -47,19 +47,19 @@ def _precision(facts: Facts) -> str | None:
 
 
 def _base(facts: Facts) -> Any:
-    bits = facts.get("bits")
+    bits, is_half = facts.get("bits"), _precision(facts) == "fp16"
     if not has_adapter(facts):
         return None
     if facts.get("quantized") == "dequantized":
         return "dequantized"
     if bits in (4, 8):
         parameters = {"upcast": False, **below(facts, "bnb")}
-        if facts.get("fp16"):
+        if is_half:
             parameters["dtype"] = "float16"
         return {f"bnb_{bits}bit": parameters}
     if facts.get("weights") not in ("16", "frozen 16"):
         return None
-    return "16bit_fp16" if facts.get("fp16") else "16bit"
+    return "16bit_fp16" if is_half else "16bit"
 
 
 def _activations(facts: Facts) -> str | None:

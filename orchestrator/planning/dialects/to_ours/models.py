@@ -45,8 +45,9 @@ def shape_of(model_id: str, *, with_images: bool = False, hint: str = "") -> Sha
     if on_this_machine and "model_type" in on_this_machine:
         return shape_from(on_this_machine, "its config.json here")
     name = _plain(model_id)
-    # A checkpoint's folders may say what its own name does not.
-    whole = " ".join([name, hint, *reversed(model_id.lower().split("/")[:-1])])
+    # The folders of a checkpoint without a size in its name may say it.
+    folders = model_id.lower().split("/")[-2::-1] if _size(name) is None else ()
+    whole = " ".join([name, hint, *folders])
     with_images = with_images or re.search(_SEES, whole) is not None
     tasks = _table()["tasks"]
     rows = {
@@ -88,10 +89,9 @@ def _nearest(name: str, rows: Mapping[str, list[Any]], *, is_any: bool) -> str |
         return None
     own = [key for start in _starts(family) for key in rows if key.startswith(start)]
     kind = [key for key in own if (rows[key][0] in _table()["mixtures"]) == is_mixture]
-    # Half or twice the parameters are near in a family: the next size of most.
-    limit = 1.25 if family == "any" else 2.0
     far = {key: max(rows[key][1] / size, size / rows[key][1]) for key in kind or own}
-    near = [key for key in far if far[key] <= limit and (kind or not is_mixture)]
+    # Half or twice the parameters are near: the next size of most families.
+    near = [key for key in far if far[key] <= 2.0 and (kind or not is_mixture)]
     # Of two that are as near, the first of the family.
     return min(near, key=lambda key: round(far[key], 1), default=None)
 

@@ -2,7 +2,7 @@
 
 name, marks, defaults, implied, plugins, command, any_script, takes_arguments, whole   the fields
                of ``Dialect``
-also           another file whose rows go before those of all TrainingArguments
+also, reads    another file whose rows it has, or has without adding such keys to a user's file
 rows           key -> the fact that it states as it is, or the fields of ``Rule``: ``values`` as a
                list are equal to ours, ``otherwise`` is the reason that refuses any other value,
                ``like`` names a row of training_arguments.yaml, and with ``axis`` the values are
@@ -159,6 +159,8 @@ class Dialect:
     """Whether any field of TrainingArguments is a key, too."""
     command: str = ""
     """A regular expression of the words before a command's options; empty: it is a file."""
+    reads: tuple[str, ...] = ()
+    """Keys that not every file of this dialect may have."""
     any_script: bool = False
     """Whether a command with its marks is in this dialect, whatever it calls."""
     plugins: Mapping[str, str] = field(default_factory=dict)
@@ -170,14 +172,15 @@ class Dialect:
 def dialect(name: str) -> Dialect:
     table = dict(_table(name))
     rows = own = _rows(table)
+    other = table.get("also") or table.pop("reads", "")
+    others = _rows(_table(other)) if other else {}
     if table.get("takes_arguments"):
         # Its own rows go before those of all TrainingArguments.
-        also = _rows(_table(table["also"])) if "also" in table else {}
-        rows = {**own, **also, **_rows(_table("training_arguments")), **own}
+        rows = {**own, **others, **_rows(_table("training_arguments")), **own}
     order = (*(key for key in rows if key not in own), *own)
-    marks = tuple(table.pop("marks", "").split())
-    fields = {key: value for key, value in table.items() if key in Dialect.__slots__}
-    return Dialect(**{**fields, "rows": rows, "order": order, "marks": marks})
+    table |= {"rows": rows, "order": order, "marks": tuple(table.pop("marks", "").split())}
+    table["reads"] = () if "also" in table else tuple(others)
+    return Dialect(**{key: value for key, value in table.items() if key in Dialect.__slots__})
 
 
 @functools.cache

@@ -134,7 +134,8 @@ def _row_for(
         outer, _, inner = key.partition(".")
         is_addable = not inner or (not is_flat and (outer in own.content or "_kwargs" in outer))
         their = _their_value(rule, fact, facts)
-        if "*" in key or key == COMMAND or not is_addable or their is _NO_VALUE:
+        is_addable = is_addable and "*" not in key and key not in (COMMAND, *own.dialect.reads)
+        if not is_addable or their is _NO_VALUE:
             continue
         covered = rule.read(their).facts.keys() & changed
         if fact in covered and (found is None or len(covered) > len(found[2])):

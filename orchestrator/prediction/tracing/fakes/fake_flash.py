@@ -6,6 +6,7 @@ gradients are like the inputs: csrc/flash_attn/flash_api.cpp and flash_attn_inte
 flash-attn. ``flash_attention_backward_bytes`` has what the backward pass takes for itself.
 """
 
+import builtins
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -28,7 +29,10 @@ def flash_attention(*, deterministic: bool = False) -> Iterator[None]:
     names = flash_utils.FLASH_ATTN_KERNEL_FALLBACK.values()
     attention = {**dict.fromkeys(names, flash_attention_forward), "varlen": varlen_forward}
     functions = (_dense, _rows, None, flash_utils._pad_input, flash_utils._unpad_input)
+    forward = flash_utils._flash_attention_forward
     with (
+        # Falcon's and GPT-J's files import it only where the package is.
+        patch.object(builtins, forward.__name__, forward, create=True),
         # transformers remembers the functions that it imported, so what it remembers is put back.
         patch.dict(vars(flash_utils), _loaded_implementation=None),
         patch.object(flash_utils, "_lazy_imports", lambda *_, **__: functions),
@@ -40,6 +44,8 @@ def flash_attention(*, deterministic: bool = False) -> Iterator[None]:
             AttentionMaskInterface._global_mapping, dict.fromkeys(names, flash_attention_mask)
         ),
     ):
+        # Those files name no version of the package either: it is the one that was loaded last.
+        flash_utils.lazy_import_flash_attention("flash_attention_2")
         yield
 
 

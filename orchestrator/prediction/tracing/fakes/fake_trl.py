@@ -41,6 +41,9 @@ class TrlTrainer:
         recorder: AllocationRecorder,
     ) -> None:
         make = service(_TRAINERS[hook_name(spec, "loop")])
+        for buffer in model.buffers():
+            # A value beside it, such as that of Gemma's scale, would be copied as a real tensor.
+            buffer.constant = None
         trainer = self._trainer = batches.follow(make, model, arguments)
         trainer.meter, trainer.loss_scale = _Phases(recorder), LossScale.as_declared(trainer)
         trainer.current_gradient_accumulation_steps = spec.accumulation

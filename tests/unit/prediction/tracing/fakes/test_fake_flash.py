@@ -3,7 +3,13 @@
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
-from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
+from transformers import (
+    AttentionInterface,
+    GPTJConfig,
+    GPTJForCausalLM,
+    LlamaConfig,
+    LlamaForCausalLM,
+)
 from transformers import modeling_flash_attention_utils as flash_utils
 
 from orchestrator.prediction.gpus import load_gpu
@@ -80,3 +86,16 @@ def test_flash_attention_is_found_within_the_context_alone(name, monkeypatch):
     assert flash_utils._loaded_implementation is None
     with pytest.raises((ImportError, ValueError)):
         LlamaForCausalLM._from_config(config, attn_implementation=name)
+
+
+def test_a_model_whose_file_calls_the_package_itself_is_traced():
+    sizes = {"n_embd": 16, "n_layer": 1, "n_head": 2, "rotary_dim": 4}
+    config = GPTJConfig(vocab_size=9, bos_token_id=1, eos_token_id=2, **sizes)
+    kind = {"attn_implementation": "flash_attention_2", "dtype": torch.bfloat16}
+    with FakeTensorMode():
+        with flash_attention():
+            model = GPTJForCausalLM._from_config(config, **kind)
+        recorder = AllocationRecorder()
+        with flash_attention(), recorder, recorder.phase("forward"):
+            model(torch.ones(1, TOKENS, dtype=torch.long))
+        assert FLASH in recorder.stream().kernels

@@ -187,6 +187,14 @@ def test_loss_on_a_gpu_takes_positions_with_a_label_alone(batching, tokens):
     assert len(first.work.eager.by_kind["loss"]) == 2
 
 
+def test_a_reference_of_a_model_with_a_scale_is_forecast():
+    sizes = {"hidden_size": 64, "head_dim": 16, "num_hidden_layers": 2, "vocab_size": 99}
+    spec = _spec({"loop": "trl_dpo"})
+    model = replace(MODEL, architecture="gemma2", config={**MODEL.config, **sizes})
+    (scaled,) = predict([replace(spec, model=model)], GPU)
+    assert scaled.device is not None, scaled.unknown
+
+
 def test_prediction_has_memory_and_time_and_a_wider_interval():
     sft, dpo = predict([_spec(CASES[name]) for name in ("lora", "reference off")], GPU)
     assert sft.device is not None, sft.unknown
