@@ -15,7 +15,7 @@ _FILE = Path(__file__).with_name("models.yaml")
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d+x)?(\d+(?:[._]\d+)?)(b|m)(?![a-z0-9])")
 """The parameters in an id: 8b, 1.5b, 135m, 8x7b. Active parameters (a3b) are no such size."""
 
-_SEES = r"(?<![a-z])([a-z]*vlm?|vision|llava|pixtral|idefics|paligemma|molmo|omni)(?![a-z])"
+_SEES = r"(?<![a-z])([a-z]*vlm?|vision|llava|pixtral|idefics|paligemma|molmo|omni|(?<=\d)v)(?![a-z])"
 """Words of an id whose model sees images."""
 _MIXTURE = r"\d+x\d|-a\d|moe|b-\d+e(?![a-z0-9])"
 """Words of an id whose model is a mixture of experts."""
@@ -88,12 +88,16 @@ def _nearest(name: str, rows: Mapping[str, list[Any]], *, is_any: bool) -> str |
     if size is None or family is None:
         return None
     own = [key for start in _starts(family) for key in rows if key.startswith(start)]
-    kind = [key for key in own if (rows[key][0] in _table()["mixtures"]) == is_mixture]
+    kind = [key for key in own if _is_mixture(rows[key]) == is_mixture]
     far = {key: max(rows[key][1] / size, size / rows[key][1]) for key in kind or own}
     # Half or twice the parameters are near: the next size of most families.
     near = [key for key in far if far[key] <= 2.0 and (kind or not is_mixture)]
     # Of two that are as near, the first of the family.
     return min(near, key=lambda key: round(far[key], 1), default=None)
+
+
+def _is_mixture(row: list[Any]) -> bool:
+    return row[0] in _table()["mixtures"] or "experts" in str(row)
 
 
 def _family(name: str) -> str | None:
@@ -125,7 +129,7 @@ def _size(name: str) -> float | None:
 def _plain(model_id: str) -> str:
     """The id without its owner, in small letters, in the way that ``models.yaml`` writes names."""
     name = model_id.rstrip("/").rsplit("/", 1)[-1].lower()
-    return name.replace("meta-llama", "llama")
+    return re.sub(rf"^({'|'.join(_table()['makers'])})-", "", name)
 
 
 def _shape(key: str, row: list[Any], source: str, *, is_exact: bool) -> Shape:
