@@ -462,6 +462,7 @@ def test_keys_that_contradict_each_other_have_one_answer_in_any_order(axis, valu
         ("context_parallel_size: 2", "not possible", "sharding shares states"),
         ("load_in_8bit: false", "left aside", "off"),
         ("lr_scheduler: rex", "left aside", "changes the training"),
+        ("processor_type: Qwen2AudioProcessor", "not possible", "with sound"),
     ],
 )
 def test_a_value_without_a_row_is_no_switch_that_is_off(line, verdict, why, tmp_path):
@@ -528,13 +529,26 @@ def test_an_unknown_model_has_its_nearest_shape_or_the_given_one(tmp_path):
         ("THUDM/chatglm3-6b", None),
         ("google/flan-t5-base", None),
         ("01-ai/Yi-VL-34B", None),
-        ("OpenGVLab/InternVL3-14B", None),
+        ("OpenGVLab/InternVL3-14B", "internvl3_5-8b"),
+        ("OpenGVLab/InternVL3-38B", None),
+        ("THUDM/GLM-4.1V-9B-Thinking", "glm-4.6v-flash"),
+        ("mistralai/Devstral-2-123B", "mistral-medium-3.5-128b"),
+        ("mistralai/Pixtral-Large-124B", None),
+        ("mistralai/Voxtral-Small-24B", None),
+        ("me/gemma-4-25b", "gemma-2-27b"),
+        ("nvidia/Nemotron-3-Nano-9B", None),
         ("me/mine-2000b", None),
     ],
 )
 def test_an_unknown_model_is_like_its_family_in_its_size_or_unknown(name, like):
     shape = shape_of(name)
     assert (shape and shape.config) == (shape_of(like).config if like else None)
+
+
+def test_a_model_whose_images_are_not_known_is_refused(tmp_path):
+    name = "base_model: me/Llama-3.2-11B-Vision-Mine\n"
+    [obstacle] = read(tmp_path, f"{name}processor_type: AutoProcessor\n").obstacles
+    assert obstacle.why.startswith("random images cannot be made for mllama")
 
 
 def test_a_family_that_a_key_names_counts_where_the_model_has_none(tmp_path):
@@ -544,7 +558,8 @@ def test_a_family_that_a_key_names_counts_where_the_model_has_none(tmp_path):
 
 
 def test_a_shape_under_another_word_of_the_name_is_no_exact_one(tmp_path):
-    for name, verdict in (("bert-base-cased", "taken"), ("my-bert-base", "nearest")):
+    names = {"bert-base-cased": "taken", "my-bert-base": "nearest", "AI21-Jamba-v0.1": "taken"}
+    for name, verdict in names.items():
         assert became(read(tmp_path, f"base_model: {name}\n"), "base_model") == verdict
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.plan import plan
+from orchestrator.planning.prechecks.images import image_problems
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 
 _OWN = ("model.config.", "training_arguments.", "deepspeed.")
 """Beginnings of keys that are the user's own, as their files have them."""
@@ -15,7 +17,8 @@ def accepted(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, 
     """The configuration without the user's own keys that a sweep would refuse, why it would, and
     why no trial of what is left could run; empty if one could."""
     try:
-        planned = plan(load_config(document))
+        config = load_config(document)
+        planned = plan(config)
     except ConfigError as error:
         # A key that was right in its own file is no misspelt one of ours.
         why = {one.key: one.message.partition("; ")[0] for one in error.problems}
@@ -24,6 +27,8 @@ def accepted(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, 
             document, others, problem = accepted(_without(document, refused))
             return document, {**refused, **others}, problem
         return document, {}, "; ".join(f"{key}: {one}" for key, one in why.items())
+    for _, message in image_problems(config, ModelConfiguration.of(config.model)):
+        return document, {}, message
     return document, {}, "" if planned.trials else planned.ruled_out[0].reason
 
 
