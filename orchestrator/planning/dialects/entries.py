@@ -3,7 +3,7 @@
 import fnmatch
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from jobs.techniques import AXES
@@ -64,34 +64,24 @@ def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[Entry]:
             reading = Rule(why=f"{reading.why}, {_OTHER}", is_blocking=True).read(value)
         elif why := _uncertain(reading, given):
             reading = Reading(verdict=Verdict.UNKNOWN, why=why)
-        yield Entry(
-            key=key,
-            value=value,
-            verdict=reading.verdict,
-            ours=ours,
-            why=reading.why,
-            facts=reading.facts,
-        )
+        yield Entry(key=key, value=value, ours=ours, **asdict(reading))
 
 
 def _uncertain(reading: Reading, value: Any) -> str:
     """Why nothing is taken from a key; empty: it is taken as it was read."""
     if reading.verdict is not Verdict.ASIDE and is_unset(value):
         return "an unresolved variable or expression of the shell, so it counts as not given"
-    counts = (reading.facts.get(fact, 0) for fact in vocabulary.COUNTS)
+    counts = (reading.facts.get(fact, 0) for fact in ("micro_batch", "accumulation", "length"))
     return "" if all(type(count) is int for count in counts) else "no whole number"
 
 
 def or_overruled(entry: Entry, deciding: Mapping[str, Entry]) -> Entry:
     """The entry, which is overruled if other keys decide all that it states."""
-    for fact, own in entry.facts.items():
-        other = deciding[fact]
-        if isinstance(other.facts[fact], Mapping) or other.facts[fact] == own:
-            return entry
-    if entry.facts:
-        why = f"{other.key}: {other.value} decides it"
-        entry = replace(entry, verdict=Verdict.OVERRULED, why=why)
-    return entry
+    final = [(deciding[fact], deciding[fact].facts[fact], own) for fact, own in entry.facts.items()]
+    if not final or any(isinstance(value, Mapping) or value == own for _, value, own in final):
+        return entry
+    why = f"{final[0][0].key}: {final[0][0].value} decides it"
+    return replace(entry, verdict=Verdict.OVERRULED, why=why)
 
 
 def finished(

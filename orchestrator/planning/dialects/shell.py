@@ -48,6 +48,8 @@ def is_unset(value: object) -> bool:
 
 def _read(command: str, variables: Variables) -> Iterator[tuple[list[str], list[str]]]:
     expanded = _expanded(re.sub(r'"(\$\{\w+\[[@*]\]\})"', r"\1", command), variables)
+    if len(expanded) > MAX_BYTES // 32:
+        return  # variables of variables can fill any memory
     if found := _LIST.fullmatch(expanded):
         _assign(found[1], f" {found[3]}", variables, adds=bool(found[2]))
         return
@@ -77,7 +79,7 @@ def _assign(name: str, value: str, variables: Variables, *, adds: bool) -> None:
     values = variables.setdefault(name, [])
     if adds and values:
         value = values.pop() + value
-    if _UNSET.fullmatch(value) or len(value) > MAX_BYTES:
+    if _UNSET.fullmatch(value):
         del variables[name]  # a default beside it counts
     else:
         values.append(value)

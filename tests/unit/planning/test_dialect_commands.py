@@ -223,3 +223,8 @@ def test_a_script_without_a_loop_here_is_refused_in_its_own_words(tmp_path, caps
     (tmp_path / "run.sh").write_text("python kto.py --model_name_or_path gpt2 --optim sgd")
     assert init.main(["--from", str(tmp_path / "run.sh"), "--output", str(tmp_path / "o")]) == 2
     assert "nothing was written: the command: kto (no loop here" in capsys.readouterr().err
+
+
+def test_variables_of_variables_fill_no_memory():
+    (called,) = words("A=x\n" + "A=$A$A\n" * 50 + "x --n $A")
+    assert len(" ".join(called)) < 2**16
