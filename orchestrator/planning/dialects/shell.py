@@ -38,7 +38,11 @@ def commands(text: str, variables: Variables) -> Iterator[tuple[list[str], list[
     for part in parts:
         joined = _BLANK.sub(lambda found: (found[1] or " ").replace("\\\n", " "), part)
         for command in _COMMAND.findall(joined):
-            yield from _read(command, variables)
+            expanded = _expanded(re.sub(r'"(\$\{\w+\[[@*]\]\})"', r"\1", command), variables)
+            # Variables of variables can fill any memory.
+            if len(expanded) < MAX_BYTES // 32:
+                named = (name for found in _VARIABLE.findall(command) for name in found[:2])
+                yield from _read(expanded, list(named), variables)
 
 
 def is_unset(value: object) -> bool:
@@ -46,10 +50,9 @@ def is_unset(value: object) -> bool:
     return _UNSET.search(str(value)) is not None
 
 
-def _read(command: str, variables: Variables) -> Iterator[tuple[list[str], list[str]]]:
-    expanded = _expanded(re.sub(r'"(\$\{\w+\[[@*]\]\})"', r"\1", command), variables)
-    if len(expanded) > MAX_BYTES // 32:
-        return  # variables of variables can fill any memory
+def _read(
+    expanded: str, named: list[str], variables: Variables
+) -> Iterator[tuple[list[str], list[str]]]:
     if found := _LIST.fullmatch(expanded):
         _assign(found[1], f" {found[3]}", variables, adds=bool(found[2]))
         return
@@ -71,7 +74,6 @@ def _read(command: str, variables: Variables) -> Iterator[tuple[list[str], list[
     if text:
         yield from commands(text, variables)
     elif words:
-        named = (name for found in _VARIABLE.findall(command) for name in found[:2])
         yield words, [name for name in named if len(set(variables.get(name, ()))) > 1]
 
 
