@@ -109,9 +109,8 @@ def _training(words: list[str], variables: Variables) -> list[Source]:
             trains = known, {**({COMMAND: named} if named else {}), **options}
             if processes := variables.get("NPROC_PER_NODE"):
                 launch["NPROC_PER_NODE"] = _value(processes[-1])
-            # Options of torchrun are in the same table.
             name = "accelerate" if "accelerate" in called else ""
-            launcher = replace(dialect("accelerate"), name=name)
+            launcher = replace(dialect("launcher"), name=name)
             return [(launcher, launch), trains] if launch else [trains]
     return []
 
@@ -148,12 +147,14 @@ def _options(words: Sequence[str]) -> dict[str, Any]:
             options[name] = _value(value) if has_value else True
         elif not name and word.endswith(KEYS):
             options.setdefault("config", word)
+        elif not name and (own := re.match(r"([a-z]\w*)=", word)):
+            options[own[1]] = _value(word[own.end() :])  # of a file before
         elif name and is_unset(word) and (options[name] is not True or word in ("$@", "$*")):
             options[word] = word  # further options, which are not in the file
         elif name:
-            earlier, own = options[name], _value(word)
-            values = earlier if isinstance(earlier, list) else [earlier]
-            options[name] = own if earlier is True else [*values, own]
+            earlier = [] if options[name] is True else options[name]
+            values = [*(earlier if isinstance(earlier, list) else [earlier]), _value(word)]
+            options[name] = values if len(values) > 1 else values[0]
     return options
 
 
