@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from operator import add, floordiv, mod, mul, sub
 
 from orchestrator.planning.document import MAX_BYTES
@@ -102,12 +103,10 @@ def _whole_number(text: str, variables: Variables) -> str:
     """The result of ``$((8 / 4))`` or ``$(expr 8 / 4)``; empty if it is no such arithmetic."""
     text = re.sub(r"^(\(?)\s*expr\s", r"\1", text).replace("\\", "")
     text = re.sub(r"[A-Za-z_]\w*", lambda found: variables.get(found[0], "?")[-1], text).strip()
-    if not re.fullmatch(r"[\d\s()+*/%-]{1,99}", text):
-        return ""
-    try:
-        return str(_result(ast.parse(text, mode="eval").body))
-    except (SyntaxError, KeyError, TypeError, ValueError, ZeroDivisionError):
-        return ""
+    with suppress(SyntaxError, KeyError, TypeError, ValueError, ZeroDivisionError):
+        if re.fullmatch(r"[\d\s()+*/%-]{1,99}", text):
+            return str(_result(ast.parse(text, mode="eval").body))
+    return ""
 
 
 def _result(node: ast.expr) -> int:
