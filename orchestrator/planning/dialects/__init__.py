@@ -6,5 +6,6 @@ to_ours/         what the keys say together -> our configuration
 write_back/      a measured configuration -> changed keys of the user's own file
 entries.py       what became of each key
 translate.py     reads the keys of some files, and makes and writes one configuration
+shell.py         the commands of a script
 registry.py      the dialects, and which of them a file is written in
 """

@@ -1,20 +1,18 @@
 """The table beside a written configuration: what became of each key of the user's file."""
 
-import fnmatch
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from jobs.techniques import AXES
-from orchestrator.planning.choices.arguments import argument_names, ignored_reason
 from orchestrator.planning.dialects.shell import is_unset
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours.models import Shape
 from orchestrator.planning.dialects.trainers.tables import (
     NOT_HERE,
     OFF,
-    REASONS,
+    UNKNOWN,
     Dialect,
     Reading,
     Rule,
@@ -52,10 +50,10 @@ def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[Entry]:
     for key, value in _flat(dialect, content):
         if any(secret_paths({key: value})):
             value = "***"  # the table is written to a file
-        rule, given = rule_of(dialect, key), value
-        if rule is _UNKNOWN and value is True and key.startswith("no_"):
+        rule, given = dialect.rule(key), value
+        if rule is UNKNOWN and value is True and key.startswith("no_"):
             # A command's switch that turns off what is on by default.
-            rule, given = rule_of(dialect, key.removeprefix("no_")), False
+            rule, given = dialect.rule(key.removeprefix("no_")), False
         elif isinstance(value, str) and is_unset(value):
             given = value.rpartition("/")[2]  # a name in a folder that is not known
         reading = rule.read(given)
@@ -64,34 +62,24 @@ def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[Entry]:
             reading = Rule(why=f"{reading.why}, {_OTHER}", is_blocking=True).read(value)
         elif why := _uncertain(reading, given):
             reading = Reading(verdict=Verdict.UNKNOWN, why=why)
-        yield Entry(
-            key=key,
-            value=value,
-            verdict=reading.verdict,
-            ours=ours,
-            why=reading.why,
-            facts=reading.facts,
-        )
+        yield Entry(key=key, value=value, ours=ours, **asdict(reading))
 
 
 def _uncertain(reading: Reading, value: Any) -> str:
     """Why nothing is taken from a key; empty: it is taken as it was read."""
     if reading.verdict is not Verdict.ASIDE and is_unset(value):
         return "an unresolved variable or expression of the shell, so it counts as not given"
-    counts = (reading.facts.get(fact, 0) for fact in vocabulary.COUNTS)
+    counts = (reading.facts.get(fact, 0) for fact in ("micro_batch", "accumulation", "length"))
     return "" if all(type(count) is int for count in counts) else "no whole number"
 
 
 def or_overruled(entry: Entry, deciding: Mapping[str, Entry]) -> Entry:
     """The entry, which is overruled if other keys decide all that it states."""
-    for fact, own in entry.facts.items():
-        other = deciding[fact]
-        if isinstance(other.facts[fact], Mapping) or other.facts[fact] == own:
-            return entry
-    if entry.facts:
-        why = f"{other.key}: {other.value} decides it"
-        entry = replace(entry, verdict=Verdict.OVERRULED, why=why)
-    return entry
+    final = [(deciding[fact], deciding[fact].facts[fact], own) for fact, own in entry.facts.items()]
+    if not final or any(isinstance(value, Mapping) or value == own for _, value, own in final):
+        return entry
+    why = f"{final[0][0].key}: {final[0][0].value} decides it"
+    return replace(entry, verdict=Verdict.OVERRULED, why=why)
 
 
 def finished(
@@ -171,32 +159,8 @@ def _flat(dialect: Dialect, content: Mapping[str, Any], at: str = "") -> Iterato
             yield key, value
 
 
-def rule_of(dialect: Dialect, key: str) -> Rule:
-    if key in dialect.rows:
-        return dialect.rows[key]
-    for pattern, rule in dialect.rows.items():
-        if "*" in pattern and fnmatch.fnmatchcase(key, pattern):
-            return rule
-    if dialect.takes_arguments and key in (argument_names() or ()):
-        is_aside = ignored_reason(key, None)
-        return Rule(why=REASONS["LOGS"]) if is_aside else Rule(fact=f"arguments.{key}")
-    return _UNKNOWN
-
-
 _OTHER_TRAINING = re.compile("lora|peft|adapter|quant|[48]_?bit")
 _OTHER = (
     "and by its name it is of an adapter or of few bits: without it, memory and speed would be "
     "those of another training"
 )
-
-
-class _Unknown(Rule):
-    """A key without a row."""
-
-    def read(self, value: Any) -> Reading:
-        if value is None:
-            return Reading(verdict=Verdict.ASIDE, why="has no value")
-        return Reading(verdict=Verdict.UNKNOWN, why="its meaning is not known here")
-
-
-_UNKNOWN = _Unknown()

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from orchestrator.planning.dialects.shell import Variables, commands, is_unset
-from orchestrator.planning.dialects.trainers.tables import COMMAND, Dialect, Rule, Verdict, dialect
+from orchestrator.planning.dialects.trainers.tables import COMMAND, Dialect, Verdict, dialect
 from orchestrator.planning.document import Loader, read_document
 from orchestrator.planning.problems import ConfigError
 
@@ -76,14 +76,12 @@ def _of_keys(content: Mapping[str, Any]) -> list[Source]:
 def _of_command(text: str) -> list[Source]:
     """The first command that trains, with what is to be said of the others."""
     variables: Variables = {}
-    found: list[tuple[list[str], list[Source]]] = []
-    for words, changed in commands(text, variables):
-        if trains := _training(words, variables):
-            found.append((changed, trains))
-    found = [one for one in found if _is_possible(*one[1][-1])] or found[:1]
+    read = ((_training(words, variables), changed) for words, changed in commands(text, variables))
+    found = [(trains, changed) for trains, changed in read if trains]
+    found = [one for one in found if _is_possible(*one[0][-1])] or found[:1]
     if not found:
         return []
-    changed, trains = found[0]
+    trains, changed = found[0]
     names = ", ".join(dict.fromkeys(changed))
     notes = {"variables set more than once": names} if names else {}
     others = {"commands that train": len(found)} if len(found) > 1 else {}
@@ -92,8 +90,8 @@ def _of_command(text: str) -> list[Source]:
 
 def _is_possible(known: Dialect, options: Mapping[str, Any]) -> bool:
     """Whether a command's own name says that it trains."""
-    rule = known.rows.get(COMMAND, Rule())
-    return rule.read(options.get(COMMAND)).verdict is not Verdict.IMPOSSIBLE
+    reading = known.rule(COMMAND).read(options.get(COMMAND))
+    return reading.verdict is not Verdict.IMPOSSIBLE
 
 
 def _training(words: list[str], variables: Variables) -> list[Source]:
@@ -109,9 +107,8 @@ def _training(words: list[str], variables: Variables) -> list[Source]:
             trains = known, {**({COMMAND: named} if named else {}), **options}
             if processes := variables.get("NPROC_PER_NODE"):
                 launch["NPROC_PER_NODE"] = _value(processes[-1])
-            # Options of torchrun are in the same table.
             name = "accelerate" if "accelerate" in called else ""
-            launcher = replace(dialect("accelerate"), name=name)
+            launcher = replace(dialect("launcher"), name=name)
             return [(launcher, launch), trains] if launch else [trains]
     return []
 
@@ -148,12 +145,14 @@ def _options(words: Sequence[str]) -> dict[str, Any]:
             options[name] = _value(value) if has_value else True
         elif not name and word.endswith(KEYS):
             options.setdefault("config", word)
+        elif not name and (own := re.match(r"([a-z]\w*)=", word)):
+            options[own[1]] = _value(word[own.end() :])  # of a file before
         elif name and is_unset(word) and (options[name] is not True or word in ("$@", "$*")):
             options[word] = word  # further options, which are not in the file
         elif name:
-            earlier, own = options[name], _value(word)
-            values = earlier if isinstance(earlier, list) else [earlier]
-            options[name] = own if earlier is True else [*values, own]
+            earlier = [] if options[name] is True else options[name]
+            values = [*(earlier if isinstance(earlier, list) else [earlier]), _value(word)]
+            options[name] = values if len(values) > 1 else values[0]
     return options
 
 

@@ -4,6 +4,7 @@ import ast
 import re
 import shlex
 from collections.abc import Iterator
+from contextlib import suppress
 from operator import add, floordiv, mod, mul, sub
 
 from orchestrator.planning.document import MAX_BYTES
@@ -38,7 +39,11 @@ def commands(text: str, variables: Variables) -> Iterator[tuple[list[str], list[
     for part in parts:
         joined = _BLANK.sub(lambda found: (found[1] or " ").replace("\\\n", " "), part)
         for command in _COMMAND.findall(joined):
-            yield from _read(command, variables)
+            expanded = _expanded(re.sub(r'"(\$\{\w+\[[@*]\]\})"', r"\1", command), variables)
+            # Variables of variables can fill any memory.
+            if len(expanded) < MAX_BYTES // 32:
+                named = (name for found in _VARIABLE.findall(command) for name in found[:2])
+                yield from _read(expanded, list(named), variables)
 
 
 def is_unset(value: object) -> bool:
@@ -46,8 +51,9 @@ def is_unset(value: object) -> bool:
     return _UNSET.search(str(value)) is not None
 
 
-def _read(command: str, variables: Variables) -> Iterator[tuple[list[str], list[str]]]:
-    expanded = _expanded(re.sub(r'"(\$\{\w+\[[@*]\]\})"', r"\1", command), variables)
+def _read(
+    expanded: str, named: list[str], variables: Variables
+) -> Iterator[tuple[list[str], list[str]]]:
     if found := _LIST.fullmatch(expanded):
         _assign(found[1], f" {found[3]}", variables, adds=bool(found[2]))
         return
@@ -69,7 +75,6 @@ def _read(command: str, variables: Variables) -> Iterator[tuple[list[str], list[
     if text:
         yield from commands(text, variables)
     elif words:
-        named = (name for found in _VARIABLE.findall(command) for name in found[:2])
         yield words, [name for name in named if len(set(variables.get(name, ()))) > 1]
 
 
@@ -77,7 +82,7 @@ def _assign(name: str, value: str, variables: Variables, *, adds: bool) -> None:
     values = variables.setdefault(name, [])
     if adds and values:
         value = values.pop() + value
-    if _UNSET.fullmatch(value) or len(value) > MAX_BYTES:
+    if _UNSET.fullmatch(value):
         del variables[name]  # a default beside it counts
     else:
         values.append(value)
@@ -98,12 +103,10 @@ def _whole_number(text: str, variables: Variables) -> str:
     """The result of ``$((8 / 4))`` or ``$(expr 8 / 4)``; empty if it is no such arithmetic."""
     text = re.sub(r"^(\(?)\s*expr\s", r"\1", text).replace("\\", "")
     text = re.sub(r"[A-Za-z_]\w*", lambda found: variables.get(found[0], "?")[-1], text).strip()
-    if not re.fullmatch(r"[\d\s()+*/%-]{1,99}", text):
-        return ""
-    try:
-        return str(_result(ast.parse(text, mode="eval").body))
-    except (SyntaxError, KeyError, TypeError, ValueError, ZeroDivisionError):
-        return ""
+    with suppress(SyntaxError, KeyError, TypeError, ValueError, ZeroDivisionError):
+        if re.fullmatch(r"[\d\s()+*/%-]{1,99}", text):
+            return str(_result(ast.parse(text, mode="eval").body))
+    return ""
 
 
 def _result(node: ast.expr) -> int:

@@ -16,7 +16,6 @@ from orchestrator.planning.dialects.entries import (
     entries_of,
     finished,
     or_overruled,
-    rule_of,
     value_at,
 )
 from orchestrator.planning.dialects.registry import KEYS, Source, UnreadableFileError, read_file
@@ -61,13 +60,10 @@ def translated(
             config["model_type"]
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UnreadableFileError(f"{model_config}: no config.json ({error})") from None
+    # Options of a command count before the keys of a file.
+    ordered = sorted(files, key=lambda path: path.suffix not in KEYS)
     return translate(
-        [
-            source
-            # Options of a command count before the keys of a file.
-            for path in sorted(files, key=lambda path: path.suffix not in KEYS)
-            for source in _sources(path, files)
-        ],
+        [source for path in ordered for source in _sources(path, files)],
         model=model,
         model_config=config,
         folder=files[0].parent,
@@ -78,7 +74,7 @@ def _sources(path: Path, given: Sequence[Path]) -> Iterator[Source]:
     """What a file says, after the files beside it that a command names."""
     for dialect, content in read_file(path):
         own = dict(content)
-        for key in (key for key in content if rule_of(dialect, key).is_file):
+        for key in (key for key in content if dialect.rule(key).is_file):
             name = str(own[key])
             if Path(name).name in (one.name for one in given):
                 own[key] = [name]

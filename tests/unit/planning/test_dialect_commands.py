@@ -8,6 +8,7 @@ from orchestrator import init
 from orchestrator.planning.dialects.registry import UnreadableFileError
 from orchestrator.planning.dialects.shell import commands
 from orchestrator.planning.dialects.translate import translated
+from orchestrator.planning.dialects.write_back.changes import changed_file
 
 CLM = "python run_clm.py --model_name_or_path gpt2 --block_size 64"
 TRL = "trl sft --model_name_or_path gpt2 --per_device_train_batch_size 2"
@@ -158,6 +159,28 @@ def test_a_file_that_a_command_names_is_read_beside_it_or_asked_for(command, key
     )
 
 
+def test_keys_of_a_file_change_in_the_file_and_not_in_the_script_that_names_it(tmp_path):
+    script = tmp_path / "run.sh"
+    script.write_text("llamafactory-cli train own.yaml\n")
+    with pytest.raises(UnreadableFileError, match=r"its keys are in own\.yaml: give that file"):
+        changed_file(script, {})
+
+
+def test_values_after_a_file_go_before_its_keys(tmp_path):
+    (tmp_path / "own.yaml").write_text("{stage: sft, model_name_or_path: gpt2, cutoff_len: 512}")
+    command = "A=1 env llamafactory-cli train own.yaml cutoff_len=40 optim=adafactor"
+    document = read(tmp_path, command).document
+    assert document["data"]["synthetic"]["sequence_length"] == 40
+    assert document["axes"]["optimizer"] == "adafactor"
+
+
+def test_options_of_a_launcher_say_what_its_file_would(tmp_path):
+    launch = "accelerate launch --zero_stage 2 --offload_optimizer_device cpu --multi_gpu"
+    result = read(tmp_path, f"{launch} {CLM.split(' ', 1)[1]} --optim adamw_torch")
+    assert result.document["axes"]["offload"] == "zero2_cpu_optimizer"
+    assert said(result, "multi_gpu").startswith("left aside")
+
+
 def test_a_launchers_file_that_is_absent_is_not_left_aside(tmp_path):
     command = f"accelerate launch --config_file fsdp.yaml {CLM.split(' ', 1)[1]} --optim sgd"
     assert said(read(tmp_path, command), "config_file").startswith("unknown: it decides")
@@ -223,3 +246,8 @@ def test_a_script_without_a_loop_here_is_refused_in_its_own_words(tmp_path, caps
     (tmp_path / "run.sh").write_text("python kto.py --model_name_or_path gpt2 --optim sgd")
     assert init.main(["--from", str(tmp_path / "run.sh"), "--output", str(tmp_path / "o")]) == 2
     assert "nothing was written: the command: kto (no loop here" in capsys.readouterr().err
+
+
+def test_variables_of_variables_fill_no_memory():
+    (called,) = words("A=x\n" + "A=$A$A\n" * 50 + "x --n $A")
+    assert len(" ".join(called)) < 2**16

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -43,8 +44,6 @@ OURS = {fact: key for key, facts in _FACTS.items() for fact in facts.split()}
 """First word of a fact -> the key of our configuration that it decides. A fact with a dot is a
 parameter: ``lora.r`` is the rank of ``axes.adapter``."""
 
-COUNTS = ("micro_batch", "accumulation", "length")
-"""Facts that are whole numbers."""
 
 _BATCH = ("train_batch_size", "train_micro_batch_size_per_gpu", "gradient_accumulation_steps")
 
@@ -66,11 +65,9 @@ def of_deepspeed(given: Any, folder: Path) -> dict[str, Any]:
     or a name such as ``zero3_offload.json``, whose content is then a value of the axis offload."""
     if isinstance(given, Mapping):
         return _of_content(given)
-    try:
+    with suppress(OSError, ValueError):
         if path := file_beside(str(given), folder):
             return _of_content(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError):
-        pass
     return _named(str(given))
 
 

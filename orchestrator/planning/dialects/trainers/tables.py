@@ -11,6 +11,7 @@ left_aside     reason, or its name in ``REASONS`` -> keys that do not matter her
 not_possible   reason -> keys that, unless they are off, ask for what no trial can do
 """
 
+import fnmatch
 import functools
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ from typing import Any
 import yaml
 
 from jobs.techniques import AXES
+from orchestrator.planning.choices.arguments import argument_names, ignored_reason
 
 OFF = ("", "none", "null", "false", "no", "0", "0.0", "1", "[]", "{}")
 """Values that switch a feature off, or that mean one GPU, as ``spelt`` writes them."""
@@ -126,6 +128,20 @@ def _joined(readings: list[Reading]) -> Reading:
 
 NOT_HERE = "it decides the training, and is not here: give it with --from, too"
 """Why a file that another one names is not taken."""
+
+
+class _Unknown(Rule):
+    """A key without a row."""
+
+    def read(self, value: Any) -> Reading:
+        if value is None:
+            return Reading(verdict=Verdict.ASIDE, why="has no value")
+        return Reading(verdict=Verdict.UNKNOWN, why="its meaning is not known here")
+
+
+UNKNOWN = _Unknown()
+
+
 REASONS: Mapping[str, str] = {
     "ONE_GPU": "one GPU trains here; resources.gpus_per_trial and the axis sharding share the "
     "states among several",
@@ -167,6 +183,18 @@ class Dialect:
     """Beginning of a key -> the plugin without which the key has no effect."""
     whole: str = ""
     """The fact that the whole file is, instead of single keys."""
+
+    def rule(self, key: str) -> Rule:
+        """The row of a key."""
+        if key in self.rows:
+            return self.rows[key]
+        for pattern, rule in self.rows.items():
+            if "*" in pattern and fnmatch.fnmatchcase(key, pattern):
+                return rule
+        if self.takes_arguments and key in (argument_names() or ()):
+            is_aside = ignored_reason(key, None)
+            return Rule(why=REASONS["LOGS"]) if is_aside else Rule(fact=f"arguments.{key}")
+        return UNKNOWN
 
 
 def dialect(name: str) -> Dialect:

@@ -12,7 +12,7 @@ from jobs.techniques import AXES
 from orchestrator.planning.choices.base_arguments import CUSTOM
 from orchestrator.planning.choices.technique_parameters import read_family
 from orchestrator.planning.dialects.entries import Entry, entries_of
-from orchestrator.planning.dialects.registry import read_file
+from orchestrator.planning.dialects.registry import UnreadableFileError, read_file
 from orchestrator.planning.dialects.to_ours.axes import COMPILE_MODES, axes_of
 from orchestrator.planning.dialects.to_ours.facts import Facts, ours
 from orchestrator.planning.dialects.trainers.tables import COMMAND, Dialect, Rule
@@ -42,6 +42,8 @@ def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
     The changed keys are read again, so that what they do not say is known. Raises
     UnreadableFileError if the file is in no known dialect."""
     *_, (dialect, content) = read_file(path)
+    if content.keys() <= {COMMAND, "config"}:
+        raise UnreadableFileError(f"{path}: its keys are in {content['config']}: give that file")
     is_command = path.suffix not in (".yaml", ".yml", ".json")
     edits: dict[str, Any] = {}
     changed = content
