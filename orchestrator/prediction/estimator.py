@@ -41,8 +41,8 @@ def predict(
     return [own for (own,) in predict_on(trials, [gpu], watch, shared)]
 
 
-def likely_figures(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
-    """The likely figures of trials, without intervals of an epoch's other orders of rows."""
+def likely_memory(trials: Sequence[TrialSpec], gpu: Gpu) -> list[Prediction]:
+    """The likely memory of trials, without intervals of an epoch's other orders of rows."""
     return predict(trials, gpu, shared=shared_in_process(is_likely=True))
 
 

@@ -76,10 +76,13 @@ class ModelGroup:
         self._evaluation: Stream | None = None
 
     def prediction(self, spec: TrialSpec) -> Prediction:
-        """The trial's memory and, where it is known, what a step runs."""
+        """The trial's memory and, where it is known and more than likely figures are wanted, what a
+        step runs."""
         found = self.memory(spec)
+        if found.device is None or self.shared.is_likely:
+            return found
         # DeepSpeed on one GPU is for states on the host, whose time is not known.
-        if found.device is None or (spec.world_size == 1 and spec.settings.deepspeed is not None):
+        if spec.world_size == 1 and spec.settings.deepspeed is not None:
             return found
         with suppress(ValueError):  # what a step runs may not be known
             return replace(found, step=self.step_work(spec))

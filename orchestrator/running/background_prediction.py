@@ -16,7 +16,7 @@ from typing import Any
 from jobs.node.environment import cores
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.prediction.estimator import likely_figures, predict, sharing_traces
+from orchestrator.prediction.estimator import likely_memory, predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.time.ranks_time import time_of
@@ -218,7 +218,7 @@ class EpochForecasts(ExitStack, Observer):
             return
         if self._pool is None:
             self._pool = self.enter_context(workers())
-        self._forecasts[spec.trial_id] = self._pool.apply_async(likely_figures, ([spec], self._gpu))
+        self._forecasts[spec.trial_id] = self._pool.apply_async(likely_memory, ([spec], self._gpu))
 
     def completed(self, record: TrialRecord) -> TrialRecord:
         """The record with ``epoch_growth_bytes``, if its rows differ and a forecast is possible."""

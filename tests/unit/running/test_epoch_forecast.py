@@ -45,7 +45,7 @@ def broken(specs, gpu):
     ids=["grows", "shrinks", "no forecast", "equal rows", "a whole epoch", "no GPU"],
 )
 def test_growth_of_an_epoch(monkeypatch, data, steps, gpu, forecast, growth):
-    monkeypatch.setattr(background_prediction, "likely_figures", forecast)
+    monkeypatch.setattr(background_prediction, "likely_memory", forecast)
     record = make_record(measurements={"device_peak_bytes": 60_000})
     spec = replace(record.spec, data=DataSpec(synthetic=data))
     record = replace(record, spec=replace(spec, measure=replace(spec.measure, steps=steps)))

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 import pytest
 
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.estimator import likely_figures, longest_rows_group, predict
+from orchestrator.prediction.estimator import likely_memory, longest_rows_group, predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.model_group import ModelGroup
 from orchestrator.prediction.shared import Shared
@@ -114,7 +114,7 @@ def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path, monkeypatch)
     found = {own.trial_id: own for own in largest_that_fit(sets, GPU, ())}
     assert found.keys() == {own.trial_id for own in trials}
     (epoch,) = predict([candidate.spec], GPU)
-    (in_one_order,) = likely_figures([candidate.spec], GPU)
+    (in_one_order,) = likely_memory([candidate.spec], GPU)
     assert in_one_order.device.bytes == epoch.device.bytes
     assert in_one_order.trial_device.bytes == epoch.trial_device.bytes
     likely = epoch.device.bytes
@@ -128,7 +128,7 @@ def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path, monkeypatch)
         for own in largest_that_fit(sets, GPU, (GPU.total_bytes, budget))
         if own.trial_id == small.trial_id
     )
-    (epoch_of_small,) = likely_figures([small], GPU)
+    (epoch_of_small,) = likely_memory([small], GPU)
     assert forecast.device.bytes == pytest.approx(epoch_of_small.device.bytes, abs=1)
     step = group_of(candidate.spec).step_work(candidate.spec)
     whole = step_time(step, GPU)
