@@ -151,7 +151,7 @@ def tie_break_sentence(comparison: PairedComparison, labels: Mapping[str, str]) 
     else:
         percent = f"{100 * (comparison.ratio - 1):+.1f}".replace("-", "−")
         pair = f"{reference} and {challenger}"
-        return f"No difference in speed between {pair}: {percent} % {uncertainty} {rounds}."
+        return f"Not certain which of {pair} is faster: {percent} % {uncertainty} {rounds}."
     return f"{faster} is {100 * (ratio - 1):.1f} % {uncertainty} faster than {slower} {rounds}."
 
 
