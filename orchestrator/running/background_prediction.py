@@ -4,6 +4,7 @@ import functools
 import logging
 import multiprocessing
 import os
+import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -210,6 +211,8 @@ class EpochForecasts(ExitStack, Observer):
         self._gpu = load_gpu(constants_of(gpu_model)) if gpu_model else None
         self._pool: Pool | None = None
         self._forecasts: dict[str, AsyncResult[list[Prediction]]] = {}
+        self._due: dict[str, float] = {}
+        """Trial id -> when its record waits no longer."""
 
     def started(self, spec: TrialSpec) -> None:
         """Forecast a trial of a few steps whose rows may differ in length."""
@@ -220,13 +223,19 @@ class EpochForecasts(ExitStack, Observer):
             self._pool = self.enter_context(workers())
         self._forecasts[spec.trial_id] = self._pool.apply_async(likely_memory, ([spec], self._gpu))
 
-    def completed(self, record: TrialRecord) -> TrialRecord:
-        """The record with ``epoch_growth_bytes``, if its rows differ and a forecast is possible."""
-        forecast = self._forecasts.pop(record.trial_id, None)
+    def completed(self, record: TrialRecord, waits: bool = True) -> TrialRecord | None:
+        """The record with ``epoch_growth_bytes``, if its rows differ and a forecast is possible;
+        None if the forecast is not ready, unless it ``waits``."""
+        forecast = self._forecasts.get(record.trial_id)
         if forecast is None or record.outcome is not Outcome.OK:
             return record
+        now = time.monotonic()
+        left = self._due.setdefault(record.trial_id, now + _PATIENCE_SECONDS) - now
+        if not waits and not forecast.ready() and left > 0:
+            return None
+        del self._forecasts[record.trial_id]
         try:
-            (own,) = forecast.get(_PATIENCE_SECONDS)
+            (own,) = forecast.get(max(0.0, left))
         except Exception as error:  # whatever is wrong with a forecast, the trial is measured
             _warn(f"an epoch's memory is not forecast: {error!r}")
             return record

@@ -29,10 +29,11 @@ class Session:
         observers: Sequence[Observer] = (),
         *,
         time_budget_seconds: float | None = None,
-        complete: Callable[[TrialRecord], TrialRecord] = lambda record: record,
+        complete: Callable[[TrialRecord, bool], TrialRecord | None] = lambda record, _: record,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``complete`` adds to a record what its trial could not know."""
+        """``complete`` adds to a record what its trial could not know. It gives None if that is not
+        known yet, unless it is to wait."""
         self.search = search
         self._folder = folder
         self._observers = tuple(observers)
@@ -44,6 +45,8 @@ class Session:
         self.reused = 0
         """Trials whose earlier record was kept."""
         self._dispatched: dict[str, TrialSpec] = {}
+        self._incomplete: list[TrialRecord] = []
+        """Of trials that ended; the next trials need not wait for what these lack."""
         self._started: set[str] = set()
         self._allowed_seconds: dict[str, float] = {}
         """Id of a trial that was started -> what its search allows it."""
@@ -78,6 +81,7 @@ class Session:
 
     def next_trial(self) -> TrialSpec | None:
         """The next trial to give out; None if there is none now (see ``finished``)."""
+        self._settle(waits=False)
         if self._is_over:
             return None
         while (spec := self.search.ask()) is not None:
@@ -125,7 +129,20 @@ class Session:
         """Take the record of a trial that was started."""
         self._dispatched.pop(record.trial_id, None)
         allowed_seconds = self._allowed_seconds.pop(record.trial_id, math.inf)
-        record = self._complete(with_limit_rule(record, allowed_seconds))
+        self._incomplete.append(with_limit_rule(record, allowed_seconds))
+        self._settle(waits=False)
+
+    def _settle(self, *, waits: bool) -> None:
+        """Write and tell the records that are complete; with ``waits`` all."""
+        incomplete, self._incomplete = self._incomplete, []
+        for record in incomplete:
+            completed = self._complete(record, waits)
+            if completed is None:
+                self._incomplete.append(record)
+            else:
+                self._take(completed)
+
+    def _take(self, record: TrialRecord) -> None:
         try:
             record = self._folder.write(record)
         except RunFolderError as error:
@@ -138,6 +155,7 @@ class Session:
     def write_missing_records(self) -> None:
         """Skip every planned trial without a record. Raises RunFolderError, also for earlier
         refusals."""
+        self._settle(waits=True)
         while self._unwritten:
             try:
                 record = self._folder.write(self._unwritten[0])
@@ -208,6 +226,9 @@ class Session:
     @property
     def finished(self) -> bool:
         """Whether nothing more will be given out. Some trials may still run, or be taken back."""
+        if self.close_reason is None and self._incomplete and not self._dispatched:
+            # Nothing runs, so there is time to wait; what is missing may bring further trials.
+            self._settle(waits=True)
         return self.close_reason is not None or (self.search.exhausted and not self._dispatched)
 
     def seconds_left(self) -> float:

@@ -1,5 +1,6 @@
 """The memory of a whole epoch is added to a trial of a few steps on rows of unequal length."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -32,6 +33,16 @@ def broken(specs, gpu):
     raise NotImplementedError
 
 
+def late(specs, gpu):
+    time.sleep(600)
+
+
+def record_on(data, steps):
+    record = make_record(measurements={"device_peak_bytes": 60_000})
+    spec = replace(record.spec, data=DataSpec(synthetic=data))
+    return replace(record, spec=replace(spec, measure=replace(spec.measure, steps=steps)))
+
+
 @pytest.mark.parametrize(
     ("data", "steps", "gpu", "forecast", "growth"),
     [
@@ -46,11 +57,22 @@ def broken(specs, gpu):
 )
 def test_growth_of_an_epoch(monkeypatch, data, steps, gpu, forecast, growth):
     monkeypatch.setattr(background_prediction, "likely_memory", forecast)
-    record = make_record(measurements={"device_peak_bytes": 60_000})
-    spec = replace(record.spec, data=DataSpec(synthetic=data))
-    record = replace(record, spec=replace(spec, measure=replace(spec.measure, steps=steps)))
+    record = record_on(data, steps)
     with EpochForecasts(gpu) as forecasts:
         forecasts.started(record.spec)
         completed = forecasts.completed(record)
     assert completed.measurements.get("epoch_growth_bytes") == growth
     assert gpu_memory(completed.measurements) == 60_000 + (growth or 0)
+
+
+@pytest.mark.parametrize("is_patient", [True, False])
+def test_a_forecast_that_is_not_ready_is_not_waited_for_and_given_up_in_time(
+    monkeypatch, is_patient
+):
+    monkeypatch.setattr(background_prediction, "likely_memory", late)
+    if not is_patient:
+        monkeypatch.setattr(background_prediction, "_PATIENCE_SECONDS", 0.0)
+    record = record_on(UNEQUAL, 5)
+    with EpochForecasts("NVIDIA H100 80GB HBM3") as forecasts:
+        forecasts.started(record.spec)
+        assert forecasts.completed(record, waits=False) == (None if is_patient else record)

@@ -4,6 +4,7 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -32,6 +33,7 @@ class Sweep:
         trials: Iterable[TrialSpec] = TRIALS,
         budget: float | None = None,
         make: Callable[[Iterable[TrialSpec]], Search] = Grid,
+        **options: Any,
     ) -> None:
         self.clock = Clock()
         self.observer = Recorder()
@@ -39,7 +41,12 @@ class Sweep:
         with self.folder.locked():
             pass
         self.session = Session(
-            make(trials), self.folder, [self.observer], time_budget_seconds=budget, clock=self.clock
+            make(trials),
+            self.folder,
+            [self.observer],
+            time_budget_seconds=budget,
+            clock=self.clock,
+            **options,
         )
 
     def outcomes(self) -> dict[str, tuple[Outcome, str]]:
@@ -227,6 +234,41 @@ def test_full_disk_closes_the_session_and_is_raised_at_the_end(sweep, monkeypatc
     expected = {trial.trial_id: (Outcome.SKIPPED, "unwritable") for trial in TRIALS}
     assert sweep.outcomes() == {**expected, first.trial_id: (Outcome.OK, "")}, "there is room again"
     assert ("ended", first.trial_id) in sweep.observer.events
+
+
+@pytest.mark.parametrize("is_ready", [True, False])
+def test_next_trials_do_not_wait_for_what_a_record_lacks(tmp_path, is_ready):
+    known = []
+
+    def complete(record: TrialRecord, waits: bool) -> TrialRecord | None:
+        is_known = waits or record.trial_id in known
+        return replace(record, reason="complete") if is_known else None
+
+    sweep = Sweep(tmp_path, TRIALS[:2], complete=complete)
+    first, second = dispatch(sweep), dispatch(sweep)
+    sweep.session.ended(record_of(first))
+    assert not sweep.outcomes()
+    assert not sweep.session.finished
+    if is_ready:
+        known.append(first.trial_id)
+        assert sweep.session.next_trial() is None
+        assert list(sweep.outcomes()) == [first.trial_id]
+    sweep.session.ended(record_of(second))
+    # Nothing runs any more, so there is time to wait.
+    assert sweep.session.finished
+    records = sweep.folder.records()
+    assert {own: records[own].reason for own in records} == dict.fromkeys(
+        (first.trial_id, second.trial_id), "complete"
+    )
+
+
+def test_interrupted_session_writes_what_it_waited_for(tmp_path):
+    sweep = Sweep(tmp_path, complete=lambda record, waits: record if waits else None)
+    spec = dispatch(sweep)
+    sweep.session.ended(record_of(spec))
+    sweep.session.interrupt()
+    sweep.session.write_missing_records()
+    assert sweep.outcomes()[spec.trial_id] == (Outcome.OK, "")
 
 
 def test_trial_whose_record_is_refused_for_good_has_not_ended(sweep, monkeypatch):
