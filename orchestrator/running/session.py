@@ -46,7 +46,7 @@ class Session:
         """Trials whose earlier record was kept."""
         self._dispatched: dict[str, TrialSpec] = {}
         self._incomplete: list[TrialRecord] = []
-        """Of trials that ended; the next trials need not wait for what these lack."""
+        """Of trials that ended; the next trial need not wait for what the last one lacks."""
         self._started: set[str] = set()
         self._allowed_seconds: dict[str, float] = {}
         """Id of a trial that was started -> what its search allows it."""
@@ -81,7 +81,8 @@ class Session:
 
     def next_trial(self) -> TrialSpec | None:
         """The next trial to give out; None if there is none now (see ``finished``)."""
-        self._settle(waits=False)
+        # A search that knows the results of all trials but one still chooses well.
+        self._settle(waits=len(self._incomplete) > 1)
         if self._is_over:
             return None
         while (spec := self.search.ask()) is not None:

@@ -262,6 +262,14 @@ def test_next_trials_do_not_wait_for_what_a_record_lacks(tmp_path, is_ready):
     )
 
 
+def test_next_trial_waits_for_what_two_records_lack(tmp_path):
+    sweep = Sweep(tmp_path, complete=lambda record, waits: record if waits else None)
+    for count in (0, 0, 2):
+        spec = dispatch(sweep)
+        assert len(sweep.outcomes()) == count
+        sweep.session.ended(record_of(spec))
+
+
 def test_interrupted_session_writes_what_it_waited_for(tmp_path):
     sweep = Sweep(tmp_path, complete=lambda record, waits: record if waits else None)
     spec = dispatch(sweep)
