@@ -62,7 +62,7 @@ def _repeating(text: str, error: ConfigError) -> list[Source]:
     keys = [problem.key for problem in error.problems if problem.message.startswith("given twice")]
     if len(keys) < len(error.problems):
         return []
-    found = _of_keys(yaml.load(text, Loader))
+    found = _of_keys(Loader(text).get_single_data())
     refused = [known for known, _ in found if known.refuses_repeated_keys]
     note = {"given more than once": ", ".join(keys)}
     return [] if refused else [(dialect("of_a_file"), note), *found]

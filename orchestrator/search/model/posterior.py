@@ -210,9 +210,6 @@ class CostModel:
         # A variance can fall below zero by rounding.
         left_variances = np.maximum(prior_variances - explained, 0.0)
         self.variance = rounded(scale * left_variances)
-        if not self._prior.is_time:
-            curve_of, log_sizes = self._prior.curves.curve_of, np.log(self._prior.sizes)
-            self.variance = _at_most_proportional(self.variance, curve_of, log_sizes)
         self._posterior = _Posterior(
             derivatives=derivatives,
             residual=residual,
@@ -234,16 +231,6 @@ class CostModel:
         # Extras of families that were not measured stay at their prior mean.
         parameters[3 * len(curves) :] += moved[local:]
         return self._model(np.arange(len(self._prior.sizes)), curves, measured), parameters
-
-
-def _at_most_proportional(variance: Array, curve_of: Indices, log_sizes: Array) -> Array:
-    """Variance of the logarithms of memory, which grows with the batch, and at most as it does:
-    weights stay. The candidate of each curve that is known best bounds the others."""
-    order = np.lexsort((variance, curve_of))
-    known = order[np.searchsorted(curve_of[order], curve_of)]
-    # Between no growth and that of the batch, all is equally likely.
-    growth = log_sizes - log_sizes[known]
-    return np.minimum(variance, variance[known] + growth**2 / 12)
 
 
 def _residual_kernel(errors: ErrorScales, measured: Indices, prior: CostPrior) -> _ResidualKernel:

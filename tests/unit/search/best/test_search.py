@@ -167,8 +167,8 @@ def test_best_search_allows_no_trial_much_more_than_the_time_that_is_left():
     spent = 0.0
     while (trial := result.ask()) is not None:
         allowed = result.allowed_seconds(trial)
-        # A trial is expected to take eight seconds at most.
-        assert allowed <= max(30.0 - spent, 16.0)
+        # A trial is expected to take six seconds at most.
+        assert allowed <= max(30.0 - spent, 12.0)
         assert allowed >= 7.5
         spent += TABLE[trial.trial_id].slot_seconds
         result.tell(TABLE[trial.trial_id])

@@ -169,17 +169,6 @@ def test_memory_measured_with_one_loop_is_that_of_the_other_loop(is_predicted):
     assert np.exp(model.mean[7]) == pytest.approx(np.exp(model.mean[10]))
 
 
-def test_memory_grows_at_most_as_the_batch_does():
-    model = memory_model(TRIALS, {})
-    model.observe(0, 12 * GIB)
-    model.learn()
-    # Between equal and proportional memory all is equally likely, also of other techniques.
-    uniform = np.log(np.array(SIZES) / SIZES[0]) / math.sqrt(12)
-    deviations = model.deviation.reshape(-1, len(SIZES))
-    assert deviations[0] == pytest.approx(uniform, abs=0.02)
-    assert (deviations <= np.hypot(uniform, deviations[:, :1]) + 0.02).all()
-
-
 def test_memory_of_an_optimizer_is_the_same_with_another_loop():
     adamw = grid_of(optimizer=("adamw",), loop=("trainer",), micro_batch=SIZES)
     sgd = grid_of(optimizer=("sgd",), loop=("trainer", "trainer_async"), micro_batch=SIZES)
