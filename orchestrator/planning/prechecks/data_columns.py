@@ -158,7 +158,8 @@ def _chat_fault(file: DatasetFile, columns: Columns) -> str:
     """The first of the first rows whose chat cannot be read, in a file of any format."""
     for name in _sources(columns)[:1]:
         for number, chat in enumerate(columns[name], 1):
-            if name != "input_ids" and (fault := chat_fault(chat)):
+            # A text may be a list of words, each with a label.
+            if name not in ("input_ids", "text") and (fault := chat_fault(chat)):
                 return f"{file.path}, row {number:,}: {fault}"
     return ""
 
