@@ -218,9 +218,10 @@ def test_plan_every_configuration_is_in_exactly_one_place(plan_of, axes, exclude
     keys = {"axes": axes, "subsets": subsets, "exclude": [exclude] if exclude else []}
     try:
         planned = plan_of(**keys)
-    except ConfigError as error:
-        assert exclude and "exclude: leaves no trial" in str(error)
-        return
+    except ConfigError:
+        if not exclude:
+            raise
+        return  # the exclusion leaves no trial
     specs = _specs(planned)
     assert specs
     assert planned == plan_of(**keys)
