@@ -73,6 +73,12 @@ def chat_fault(chat: object) -> str:
         if "role" not in message:
             form = " (from and value are ShareGPT's form)" if "from" in message else ""
             return f"has a message {number} without role; messages need role and content{form}"
+        # A template writes a message without content as an empty one.
+        content = message.get("content")
+        if content is None and message.get("tool_calls") is None:
+            return f"has a message {number} with neither content nor tool_calls"
+        if not isinstance(content, str | list | None):
+            return f"has a message {number} whose content is {_kind(content)}, not a text"
     return ""
 
 

@@ -26,7 +26,13 @@ def problems(path, **columns):
 
 @pytest.mark.parametrize(
     ("chat", "said"),
-    [([], "no messages"), (SHAREGPT, "ShareGPT"), (["a"], "message 1 that is a text")],
+    [
+        ([], "no messages"),
+        (SHAREGPT, "ShareGPT"),
+        (["a"], "message 1 that is a text"),
+        ([*CHAT, {"role": "user", "text": "c"}], "message 3 with neither content nor tool_calls"),
+        ([{"role": "user", "content": 7}], "whose content is a number"),
+    ],
 )
 @pytest.mark.parametrize("kind", ["jsonl", "json", "parquet"])
 def test_chat_that_cannot_be_read_is_named_by_its_row(chat, said, kind, tmp_path):
