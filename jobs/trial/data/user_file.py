@@ -190,7 +190,7 @@ def _check_token_ids(dataset: Any, path: str, vocabulary: int | None) -> None:
             wrong = int(values.min() if values.min() < 0 else values.max())
             raise ValueError(
                 f"{path} has the token id {wrong}, and the model has a vocabulary of "
-                f"{vocabulary}: take the model's own tokenizer, or set model.config.vocab_size"
+                f"{vocabulary}: take the model's own tokenizer"
             )
 
 

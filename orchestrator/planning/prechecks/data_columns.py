@@ -170,7 +170,7 @@ def _token_problem(rows: Sequence[Any], vocabulary: int | None) -> str:
         if vocabulary is not None and isinstance(token, int) and not 0 <= token < vocabulary:
             return (
                 f"the first rows have the token id {token}, and the model has a vocabulary of "
-                f"{vocabulary}; set model.config.vocab_size"
+                f"{vocabulary}: take those of the model's own tokenizer"
             )
     return ""
 
