@@ -7,7 +7,7 @@ import io
 import json
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jobs.spec import DatasetFile
@@ -68,7 +68,7 @@ NOT_READ = (OSError, EOFError, zlib.error)
 """What reading an ``unpacked`` file may raise."""
 
 
-def unpacked(path: str | os.PathLike[str]) -> io.BufferedIOBase:
+def unpacked(path: str | os.PathLike[str]) -> gzip.GzipFile | io.BufferedReader:
     """A file that is open for reading, unpacked if it is packed by gzip, as datasets does it."""
     with open(path, "rb") as file:
         is_packed = file.read(2) == b"\x1f\x8b"
@@ -104,7 +104,7 @@ class _BadLineError(Exception):
         self.line = line
 
 
-def _first(lines: io.BufferedIOBase, most_bytes: int | None) -> Iterator[tuple[int, str]]:
+def _first(lines: Iterable[bytes], most_bytes: int | None) -> Iterator[tuple[int, str]]:
     """The number and the text of each line. Raises _BadLineError for one that is not UTF-8."""
     left = most_bytes
     for number, line in enumerate(lines, 1):
