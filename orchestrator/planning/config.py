@@ -29,6 +29,7 @@ from orchestrator.planning.choices.base_arguments import (
 from orchestrator.planning.document import Document, Source, folder_of, read_document, read_text
 from orchestrator.planning.keys.config_errors import typed
 from orchestrator.planning.keys.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
+from orchestrator.planning.plan import configurations
 from orchestrator.planning.prechecks.model_configuration import (
     ModelConfiguration,
     model_key_problems,
@@ -84,7 +85,10 @@ def load_config(
     problems += itertools.starmap(document.problem, found)
     if problems:
         raise ConfigError(problems)
-    return _checked(source, file, grids, base, user_code)
+    config = _checked(source, file, grids, base, user_code)
+    if config.exclude and next(configurations(config), None) is None:
+        raise ConfigError([document.problem(("exclude",), "leaves no trial")])
+    return config
 
 
 def _model_problems(file: ConfigFile, trust_remote_code: bool) -> KeyProblems:

@@ -43,7 +43,7 @@ def plan(config: SweepConfig, *, has_gpu: bool = True) -> Plan:
     trials: list[TrialSpec] = []
     ruled_out: list[TrialRecord] = []
     rules = RuleCheck(config)
-    for choices in _configurations(config):
+    for choices in configurations(config):
         variants = chosen_variants(choices, config)
         spec = trial_spec(choices, config, has_gpu=has_gpu, variants=variants)
         obstacle = rules.forbidding(choices, variants)
@@ -102,7 +102,7 @@ def world_size_of(choices: Choices, config: SweepConfig) -> int:
     return config.resources.gpus_per_trial if is_shared else 1
 
 
-def _configurations(config: SweepConfig) -> Iterator[Choices]:
+def configurations(config: SweepConfig) -> Iterator[Choices]:
     """Each configuration that is not excluded, once, with a choice on every axis."""
     earlier: set[tuple[tuple[type, Choice], ...]] = set()
     for assignment in _assignments(config):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from jobs.data_lines import chat_fault
 from jobs.spec import DatasetFile, SyntheticData
 from jobs.trial.data.recognition import Source
 from jobs.trial.data.row_lengths import ragged_lengths, random_lengths, random_token_range
@@ -174,8 +175,10 @@ def pair_problem(row: Mapping[str, Any]) -> str:
         # A prompt may be an empty text. An empty answer has no token to learn.
         if value is None or (not value and (name, value) != ("prompt", "")):
             return f"has no {_spoken(name)}"
-        if not isinstance(value, str) and not _is_chat(value):
+        if not isinstance(value, str | list):
             return f"has a {_spoken(name)} that is neither a text nor a list of messages"
+        if fault := chat_fault(value):
+            return f"has a {_spoken(name)} that {fault}"
         kinds.add(type(value))
     if len(kinds) > 1:
         return "has texts and messages; prompt and answers must be of one kind"
@@ -198,12 +201,6 @@ def implicit_prompt_note(row: Mapping[str, Any]) -> str:
 def _spoken(name: str) -> str:
     """``chosen answer`` for the column ``chosen``; a prompt is a prompt."""
     return f"{name} answer" if name in ANSWERS else name
-
-
-def _is_chat(value: Any) -> bool:
-    if not isinstance(value, list):
-        return False
-    return all(isinstance(item, Mapping) and "role" in item for item in value)
 
 
 def prompt_of_pair(row: Mapping[str, Any]) -> Any:

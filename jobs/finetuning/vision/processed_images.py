@@ -118,7 +118,7 @@ class _Rows:
         """The text of a chat. Images without a place are put before the user's first message."""
         if not isinstance(messages, list) or not messages:
             raise ValueError(f"messages of {self._file.path} must be lists of mappings")
-        plain = [_plain_message(message, self._file.path) for message in messages]
+        plain = [_plain_message(message) for message in messages]
         parts = [part for message in plain for part in message["content"]]
         missing = images - sum(part["type"] == "image" for part in parts)
         first = next((message for message in plain if message["role"] == "user"), plain[0])
@@ -152,10 +152,8 @@ def _encoded(processor: Any, texts: list[str], images: list[list[Any]]) -> dict[
     return {"input_ids": tensors["input_ids"], **tensors}
 
 
-def _plain_message(message: Any, path: str) -> dict[str, Any]:
-    """A message as texts and places of images. Raises ValueError if it has no role."""
-    if not isinstance(message, Mapping) or "role" not in message:
-        raise ValueError(f"messages of {path} must be lists of mappings with role and content")
+def _plain_message(message: Any) -> dict[str, Any]:
+    """A message as texts and places of images."""
     content = message.get("content") or ""
     if isinstance(content, str):
         content = [{"type": "text", "text": content}]

@@ -166,11 +166,8 @@ class _Tokens:
     def _chat(self, messages: Any, row: Row, *, answers_next: bool = False) -> str:
         """The text of a chat, with the row's tools and settings of the template. ``answers_next``
         appends the beginning of the answer."""
-        for message in messages if isinstance(messages, list) else [None]:
-            if not isinstance(message, Mapping) or "role" not in message:
-                raise ValueError(
-                    f"messages of {self._file.path} must be lists of mappings with role and content"
-                )
+        if not isinstance(messages, list):
+            raise ValueError(f"messages of {self._file.path} must be lists, not texts or the like")
         settings = {
             **(_parsed(row.get("chat_template_kwargs")) or {}),
             "tools": _parsed(row.get("tools")) or None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from jobs.data_files import problem_of_path
-from jobs.data_lines import naming_the_line
+from jobs.data_lines import Row, chat_fault, naming_the_line
 from jobs.spec import DatasetFile, Task
 from jobs.trial.data.class_labels import numbered
 from jobs.trial.data.collators import IGNORED, Collator, PadRows, tokenizer_collator
@@ -45,7 +45,24 @@ def rows_of_file(file: DatasetFile, task: Task) -> tuple[Any, Source]:
         # The columns as the user knows them.
         theirs = [f"{theirs} (as {ours})" for ours, theirs in file.columns.items()]
         raise ValueError(refusal(file.path, task, theirs or dataset.column_names))
+    if source in ("messages", "prompt"):
+        _refuse_faulty_chats(dataset, file.path)
     return dataset, source
+
+
+def _refuse_faulty_chats(dataset: Any, path: str) -> None:
+    """Raises ValueError with the first row whose chat cannot be read."""
+
+    def is_read(row: Row, index: int) -> bool:
+        for name, chat in row.items():
+            if fault := chat_fault(chat):
+                raise ValueError(f'{path}, row {index + 1:,}: the column "{name}" {fault}')
+        return True
+
+    # datasets keeps what a filter found, so that a file is checked once. Other columns may be
+    # images, which it would decode.
+    chats = [name for name in ("messages", "prompt", "completion") if name in dataset.column_names]
+    dataset.select_columns(chats).filter(is_read, with_indices=True)
 
 
 def named_rows(file: DatasetFile) -> Any:
@@ -81,7 +98,9 @@ def _loaded(file: DatasetFile) -> Any:
         dataset = datasets.load_from_disk(file.path)
         return dataset["train"] if isinstance(dataset, dict) else dataset
     kind = "data_dir" if file.format == "imagefolder" else "data_files"
-    return datasets.load_dataset(file.format, **{kind: file.path}, split="train")
+    # pandas would take texts such as "None" and "NA" for no value.
+    texts = {"keep_default_na": False, "na_values": [""]} if file.format == "csv" else {}
+    return datasets.load_dataset(file.format, **{kind: file.path}, split="train", **texts)
 
 
 def _of_numbers(
@@ -173,7 +192,7 @@ def _check_token_ids(dataset: Any, path: str, vocabulary: int | None) -> None:
             wrong = int(values.min() if values.min() < 0 else values.max())
             raise ValueError(
                 f"{path} has the token id {wrong}, and the model has a vocabulary of "
-                f"{vocabulary}: take the model's own tokenizer, or set model.config.vocab_size"
+                f"{vocabulary}: take the model's own tokenizer"
             )
 
 

@@ -2,7 +2,8 @@
 
 model_configuration.py  the keys and values of a model's configuration, and what is wrong with them
 checkpoints.py          folders and names of models and tokenizers
-lengths.py              sequence lengths against the model's positions
+lengths.py              the sequence lengths that a configuration asks for
+model_sizes.py          lengths, token ids and overrides against the model's positions and weights
 data_columns.py         paths, columns and labels of the user's data
 pairs.py                rows of a chosen and a rejected answer, for a preference training
 data_file.py            the columns and the first rows of a data file

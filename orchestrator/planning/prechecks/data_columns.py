@@ -158,7 +158,8 @@ def _chat_fault(file: DatasetFile, columns: Columns) -> str:
     """The first of the first rows whose chat cannot be read, in a file of any format."""
     for name in _sources(columns)[:1]:
         for number, chat in enumerate(columns[name], 1):
-            if name != "input_ids" and (fault := chat_fault(chat)):
+            # A text may be a list of words, each with a label.
+            if name not in ("input_ids", "text") and (fault := chat_fault(chat)):
                 return f"{file.path}, row {number:,}: {fault}"
     return ""
 
@@ -169,7 +170,7 @@ def _token_problem(rows: Sequence[Any], vocabulary: int | None) -> str:
         if vocabulary is not None and isinstance(token, int) and not 0 <= token < vocabulary:
             return (
                 f"the first rows have the token id {token}, and the model has a vocabulary of "
-                f"{vocabulary}; set model.config.vocab_size"
+                f"{vocabulary}: take those of the model's own tokenizer"
             )
     return ""
 

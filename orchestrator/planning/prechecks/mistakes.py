@@ -22,6 +22,7 @@ from orchestrator.planning.prechecks.model_configuration import (
     ModelConfiguration,
     model_key_problems,
 )
+from orchestrator.planning.prechecks.model_sizes import size_remarks
 from orchestrator.planning.prechecks.pairs import long_prompts, pair_problems, reads_pairs
 from orchestrator.planning.problems import ConfigError, KeyPath, KeyProblem, Problem, Remark
 from orchestrator.planning.settings import SweepConfig
@@ -64,7 +65,7 @@ def check_files(
         *_missing_checkpoints(config, asks_hub=asks_hub and not runs_elsewhere),
         *_problems_of_data(config, configuration),
     ]
-    found = [*_problems_of_text(config, configuration), *_long_sequences(config, configuration)]
+    found = [*_problems_of_text(config, configuration), *size_remarks(config, configuration)]
     if not missing and config.data.file is not None and True in _kinds_of_rows(config):
         found += long_prompts(config.data.file, list(sequence_lengths(config)))
     if runs_elsewhere:
@@ -147,22 +148,6 @@ def _problems_of_text(config: SweepConfig, configuration: ModelConfiguration) ->
     for at, message in model_key_problems(configuration, config.model.config):
         if at[0] not in saved:
             yield Remark(("model", "config", *at), message)
-
-
-def _long_sequences(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Remark]:
-    """Sequences that are longer than the model can be given, or than it was made for."""
-    usable, trained = configuration.usable_positions(), configuration.trained_positions()
-    name = configuration.model_type
-    for at, length in sequence_lengths(config):
-        if usable is not None and length > usable:
-            message = (
-                f"is {length} tokens, and {name} has positions for {usable}; give at most {usable},"
-                " or a larger model.config.max_position_embeddings"
-            )
-            yield Remark(at, message)
-        if trained is not None and length > trained:
-            message = f"is {length} tokens, and {name} was made for {trained}; it runs all the same"
-            yield Remark(at, message, is_note=True)
 
 
 _SHIPPED = Path(__file__).with_name("shipped_sizes.json")

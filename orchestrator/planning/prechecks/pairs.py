@@ -1,7 +1,5 @@
 """Checks of a data file of answer pairs before the first trial: columns, answers, long prompts."""
 
-import functools
-import importlib.util
 import itertools
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -10,7 +8,7 @@ from typing import Any
 from jobs.spec import Choice, DatasetFile
 from jobs.techniques import AXES
 from jobs.techniques.hooks import service
-from orchestrator.planning.prechecks.checkpoints import tokenizer_file
+from orchestrator.planning.prechecks.checkpoints import fast_tokenizer
 from orchestrator.planning.prechecks.data_columns import (
     lacks_column,
     missing_columns,
@@ -77,7 +75,7 @@ def long_prompts(file: DatasetFile, lengths: Sequence[Length]) -> Iterator[Remar
         if note:
             yield Remark(("data", "file", "path"), f"row {number} {note}", is_note=True)
             break
-    tokenizer = _tokenizer(file.tokenizer or "")
+    tokenizer = fast_tokenizer(file.tokenizer or "")
     if tokenizer is None:
         return
     counts = [_tokens_of_prompt(row, tokenizer) for row in rows]
@@ -108,21 +106,3 @@ def _tokens_of_prompt(row: Row, tokenizer: Any) -> int:
     start = prompt if "prompt" in row else ""
     whole = [tokenizer.encode(start + row[name]).ids for name in _ANSWERS]
     return min(shared_length(before, ids) for ids in whole)
-
-
-@functools.cache
-def _tokenizer(name: str) -> Any:
-    """The tokenizer of a tokenizer.json on this machine; None if there is none."""
-    path = tokenizer_file(name)
-    if path is None or importlib.util.find_spec("tokenizers") is None:
-        return None
-    from tokenizers import Tokenizer  # transformers would take seconds
-
-    try:
-        tokenizer = Tokenizer.from_file(str(path))
-    except Exception:  # the package raises no narrower class
-        return None
-    # A saved tokenizer may cut and pad, which transformers switches off.
-    tokenizer.no_truncation()
-    tokenizer.no_padding()
-    return tokenizer

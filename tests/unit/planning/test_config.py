@@ -186,6 +186,13 @@ def test_pasted_config_json_is_taken_and_its_data_type_named(tmp_path):
         load_config(path)
 
 
+def test_load_config_exclude_leaves_no_trial_is_refused(load):
+    text = "axes: {micro_batch: [1, 3], precision: [bf16]}\nexclude: [{micro_batch: [1, 3]}]\n"
+    with pytest.raises(ConfigError, match=r"sweep\.yaml:\d+: exclude: leaves no trial"):
+        load(text)
+    assert load(text.replace("[1, 3]}]", "1}]")).exclude
+
+
 def test_folder_and_missing_file_are_answered_with_what_was_meant(tmp_path):
     (tmp_path / "reviews.yaml").touch()
     with pytest.raises(ConfigError, match=r"it is a folder; it has .*reviews\.yaml"):

@@ -26,7 +26,13 @@ def problems(path, **columns):
 
 @pytest.mark.parametrize(
     ("chat", "said"),
-    [([], "no messages"), (SHAREGPT, "ShareGPT"), (["a"], "message 1 that is a text")],
+    [
+        ([], "no messages"),
+        (SHAREGPT, "ShareGPT"),
+        (["a"], "message 1 that is a text"),
+        ([*CHAT, {"role": "user", "text": "c"}], "message 3 with neither content nor tool_calls"),
+        ([{"role": "user", "content": 7}], "whose content is a number"),
+    ],
 )
 @pytest.mark.parametrize("kind", ["jsonl", "json", "parquet"])
 def test_chat_that_cannot_be_read_is_named_by_its_row(chat, said, kind, tmp_path):
@@ -72,3 +78,18 @@ def test_column_of_another_name_is_answered_with_what_it_holds(row, said, tmp_pa
 def test_chat_with_a_call_of_a_tool_has_no_fault():
     assert chat_fault([{"role": "assistant", "tool_calls": []}]) == ""
     assert chat_fault("a text") == ""
+
+
+@pytest.mark.parametrize("kind", ["json", "parquet"])
+def test_lists_of_words_with_a_label_each_are_no_chats(kind, tmp_path):
+    table = pa.table({"words": [["ein", "Haus"], ["da"]], "tags": [[0, 1], [1]]})
+    if kind == "json":
+        (tmp_path / "rows").write_text("\n".join(map(json.dumps, table.to_pylist())))
+    else:
+        pq.write_table(table, tmp_path / "rows")
+    columns = {"text": "words", "labels": "tags"}
+    path = str(tmp_path / "rows")
+    file = DatasetFile(path=path, format=kind, tokenizer="x/y", columns=columns)
+    task = "token-classification"
+    model = ModelConfiguration.of(ModelSpec(task=task, architecture="bert"))
+    assert list(data_problems(file, task, model)) == []

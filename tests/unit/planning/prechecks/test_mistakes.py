@@ -18,6 +18,7 @@ from orchestrator.planning.prechecks.mistakes import ModelFacts, ModelSize, chec
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from tests.support.commands import ROOT
 from tests.support.config_files import SHIPPED, config_of
+from tests.support.word_tokenizer import save_word_tokenizer
 
 BERT = "model: {task: sequence-classification, architecture: bert}\n"
 ROWS = [{"text": "good", "label": 0}, {"text": "bad", "label": 1}]
@@ -155,6 +156,35 @@ def test_positions_are_a_bound_only_where_there_is_a_table(model_type, given, us
 def test_rotary_model_beyond_its_positions_is_a_note(tmp_path):
     (note,) = check_files(config_of(tmp_path, "data: {synthetic: {sequence_length: 4096}}"))
     assert "llama was made for 2048" in note
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "said"),
+    [
+        ("{}", "", "has 15 token ids, and the model has a vocabulary of 12: take the model's own"),
+        ("{vocab_size: 40}", "", "vocab_size is 40, and the checkpoint has weights for 12; remove"),
+        ("{n_positions: 70}", "", "max_position_embeddings is 70, and the checkpoint has weights"),
+        ("{}", "max_length", "has positions for 24; give at most 24"),
+    ],
+)
+def test_sizes_that_weights_fix_have_remedies_that_work(folder, given, key, said):
+    weights = folder / "gpt"
+    weights.mkdir()
+    sizes = {"model_type": "gpt2", "vocab_size": 12, "n_positions": 24}
+    (weights / "config.json").write_text(json.dumps(sizes))
+    (weights / "model.safetensors").touch()
+    (folder / "train.jsonl").write_text('{"text": "good no"}\n')
+    save_word_tokenizer(folder / "tokenizer")
+    model = f"model: {{task: causal-lm, name_or_path: ./gpt, config: {given}}}\n"
+    text = problems_of(folder, model + data(max_length=30 if key else 8))
+    assert said in text
+    assert "larger model.config" not in text
+    built = "model: {task: causal-lm, architecture: gpt2, config: {vocab_size: 12}}\n"
+    larger = "or set a larger model.config.vocab_size"
+    assert larger in problems_of(folder, built + data(max_length=8))
+    (folder / "train.jsonl").write_text('{"text": "good film"}\n')
+    (note,) = check_files(config_of(folder, built + data(max_length=8)))
+    assert larger in note
 
 
 def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds(monkeypatch):

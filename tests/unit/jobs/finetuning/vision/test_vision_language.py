@@ -90,8 +90,8 @@ def test_folder_of_images_is_read_with_its_texts(folder, tmp_path):
         ({**PROMPT, "image": "http://x/0.png"}, {}, "names an image by a URL"),
         ({"image": "0.png", "caption": "a"}, {}, "trains on messages with images"),
         (PROMPT, {"tokenizer": None}, "which needs a tokenizer"),
-        ({"image": "0.png", "messages": ["a"]}, {}, "lists of mappings with role and content"),
-        ({**PROMPT, "completion": [{"role": "assistant"}]}, {}, "must both be texts"),
+        ({"image": "0.png", "messages": ["a"]}, {}, "row 1: .* a text, not a mapping"),
+        ({**PROMPT, "completion": [{"role": "user", "content": ""}]}, {}, "must both be texts"),
     ],
     ids=["too_long", "url", "columns", "no_processor", "no_messages", "text_and_chat"],
 )

@@ -15,7 +15,7 @@ from jobs.data_files import problem_of_path
 from jobs.spec import DatasetFile, DataSpec, Task
 from jobs.trial.data import IGNORED, load
 from jobs.trial.data.tokenizing import loaded_tokenizer, rows_to_tokens
-from jobs.trial.data.user_file import named_rows
+from jobs.trial.data.user_file import named_rows, rows_of_file
 from tests.support.commands import ROOT
 from tests.support.json_rows import file_of
 from tests.support.word_tokenizer import CHAT_TEMPLATE, WORDS, save_word_tokenizer
@@ -153,6 +153,26 @@ def test_load_needs_a_tokenizer_and_for_chats_a_template(rows_of, tmp_path):
     plain = save_word_tokenizer(tmp_path / "no_template")
     with pytest.raises(ValueError, match="has no chat template, which rows of messages need: name"):
         rows_of([{"messages": CHAT}], "causal-lm", tokenizer=plain)
+
+
+@pytest.mark.parametrize("kind", ["parquet", "json"])
+@pytest.mark.parametrize("task", ["causal-lm", "image-text-to-text"])
+def test_message_without_content_is_named_by_its_row(kind, task, tokenizer, tmp_path):
+    silent = [*CHAT, {"role": "user", "value": "good"}]
+    chats = [silent if number == 40 else CHAT for number in range(60)]
+    rows = datasets.Dataset.from_list([{"messages": chat, "images": []} for chat in chats])
+    getattr(rows, f"to_{kind}")(tmp_path / "rows")
+    file = DatasetFile(path=str(tmp_path / "rows"), format=kind, tokenizer=tokenizer)
+    with pytest.raises(ValueError, match=r"rows, row 41: .* a message 3 with neither content nor"):
+        rows_of_file(file, task)
+
+
+def test_cells_that_pandas_takes_for_no_value_are_texts(tmp_path):
+    (tmp_path / "rows").write_text("text,label,size\nn/a,null,1\nNULL,nan,\nfilm,x,2.5\n")
+    rows = named_rows(DatasetFile(path=str(tmp_path / "rows"), format="csv"))
+    assert rows["text"][:] == ["n/a", "NULL", "film"]
+    assert rows["labels"][:] == ["null", "nan", "x"]
+    assert rows["size"][:] == [1.0, None, 2.5]
 
 
 SYSTEM = "it belongs to the system"
