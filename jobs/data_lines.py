@@ -2,9 +2,12 @@
 
 import contextlib
 import csv
+import gzip
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import os
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from jobs.spec import DatasetFile
@@ -50,15 +53,26 @@ def first_fault(
     first = {theirs for ours, theirs in names.items() if ours in _READ_FIRST}
     kinds: dict[str, str] = {}
     try:
-        with open(path, "rb") as lines:
+        with unpacked(path) as lines:
             for number, row in read(_first(lines, most_bytes)):
                 _check(number, row, needed, kinds)
                 _check_chats(number, row, () if first & row.keys() else chats)
     except _BadLineError as error:
         return f"{path}, line {error.line:,}: {error}"
-    except OSError:
+    except NOT_READ:
         return ""
     return ""
+
+
+NOT_READ = (OSError, EOFError, zlib.error)
+"""What reading an ``unpacked`` file may raise."""
+
+
+def unpacked(path: str | os.PathLike[str]) -> gzip.GzipFile | io.BufferedReader:
+    """A file that is open for reading, unpacked if it is packed by gzip, as datasets does it."""
+    with open(path, "rb") as file:
+        is_packed = file.read(2) == b"\x1f\x8b"
+    return gzip.open(path) if is_packed else open(path, "rb")
 
 
 def chat_fault(chat: object) -> str:
@@ -90,7 +104,7 @@ class _BadLineError(Exception):
         self.line = line
 
 
-def _first(lines: io.BufferedReader, most_bytes: int | None) -> Iterator[tuple[int, str]]:
+def _first(lines: Iterable[bytes], most_bytes: int | None) -> Iterator[tuple[int, str]]:
     """The number and the text of each line. Raises _BadLineError for one that is not UTF-8."""
     left = most_bytes
     for number, line in enumerate(lines, 1):

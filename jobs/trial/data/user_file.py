@@ -98,7 +98,9 @@ def _loaded(file: DatasetFile) -> Any:
         dataset = datasets.load_from_disk(file.path)
         return dataset["train"] if isinstance(dataset, dict) else dataset
     kind = "data_dir" if file.format == "imagefolder" else "data_files"
-    return datasets.load_dataset(file.format, **{kind: file.path}, split="train")
+    # pandas would take texts such as "None" and "NA" for no value.
+    texts = {"keep_default_na": False, "na_values": [""]} if file.format == "csv" else {}
+    return datasets.load_dataset(file.format, **{kind: file.path}, split="train", **texts)
 
 
 def _of_numbers(

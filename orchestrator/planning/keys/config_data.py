@@ -103,7 +103,8 @@ class FileSection(Section):
     @property
     def known_format(self) -> FileFormat | None:
         """The format as given, else from the suffix; None if the suffix is unknown."""
-        return self.format or _FORMAT_OF_SUFFIX.get(Path(self.path).suffix.lower())
+        suffix = Path(self.path.lower().removesuffix(".gz")).suffix
+        return self.format or _FORMAT_OF_SUFFIX.get(suffix)
 
     @model_validator(mode="after")
     def _has_a_format(self) -> Self:

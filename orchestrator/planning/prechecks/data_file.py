@@ -1,6 +1,7 @@
 """Reads the columns and first rows of a user's data file, whose values no message ever contains."""
 
 import csv
+import io
 import itertools
 import json
 import os
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.data_files import problem_of_file, problem_of_path
-from jobs.data_lines import first_fault
+from jobs.data_lines import NOT_READ, first_fault, unpacked
 
 SAMPLE_ROWS = 1000
 """Rows to read of a file, at most: enough to see its labels, and read in milliseconds."""
@@ -71,7 +72,7 @@ def read_data_file(path: Path, file_format: str) -> DataFile:
         data = _READERS[file_format](path)
     except NoDataFileError as error:
         raise NoDataFileError(_fault(path, file_format) or str(error)) from None
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, csv.Error):
+    except (*NOT_READ, ValueError, KeyError, TypeError, RecursionError, csv.Error):
         # Leave out the error's own text, which may quote the file.
         damaged = f"{path} is not a {file_format} file, or is damaged"
         raise NoDataFileError(_fault(path, file_format) or damaged) from None
@@ -101,7 +102,7 @@ def _refuse_what_is_no_file(path: Path, file_format: str) -> None:
 
 
 def _json(path: Path) -> DataFile:
-    with open(path, encoding="utf-8") as file:
+    with io.TextIOWrapper(unpacked(path), encoding="utf-8-sig") as file:
         text = file.read(_SAMPLE_BYTES)
     if text.lstrip().startswith("["):
         return _of_rows(_objects_of_array(text))
@@ -131,7 +132,7 @@ def _objects_of_array(text: str) -> Iterator[Any]:
 
 
 def _csv(path: Path) -> DataFile:
-    with open(path, encoding="utf-8-sig", newline="") as file:
+    with io.TextIOWrapper(unpacked(path), encoding="utf-8-sig", newline="") as file:
         lines = file.read(_SAMPLE_BYTES).splitlines(keepends=True)
     reader = csv.DictReader(lines)
     columns = tuple(reader.fieldnames or ())

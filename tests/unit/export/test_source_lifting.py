@@ -89,8 +89,8 @@ def test_data_module_imports_nothing_of_this_project(text):
             packages.add((node.module or "").partition(".")[0])
     assert packages <= {
         "PIL", "__future__", "collections", "contextlib", "csv", "dataclasses", "datasets",
-        "fnmatch", "functools", "glob", "io", "itertools", "json", "math", "numpy", "os", "pathlib",
-        "stat", "tokenizers", "torch", "transformers", "typing", "warnings",
+        "fnmatch", "functools", "glob", "gzip", "io", "itertools", "json", "math", "numpy", "os",
+        "pathlib", "stat", "tokenizers", "torch", "transformers", "typing", "warnings", "zlib",
     }  # fmt: skip
 
 

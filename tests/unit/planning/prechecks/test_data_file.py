@@ -1,5 +1,7 @@
 """Data files: columns and first rows, and no word of what a file that is none holds."""
 
+import codecs
+import gzip
 import json
 import os
 import traceback
@@ -9,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from orchestrator.planning.keys.config_data import FileSection
 from orchestrator.planning.prechecks.data_file import NoDataFileError, read_data_file
 
 ROWS = [{"text": "a", "label": 0}, {"text": "b", "label": 1}]
@@ -44,6 +47,23 @@ def test_data_file_of_every_format_has_columns_and_rows(tmp_path, file_format):
 def test_data_file_with_one_array_has_its_objects(tmp_path):
     (tmp_path / "data.json").write_text(json.dumps(ROWS, indent=1))
     assert [dict(row) for row in read_data_file(tmp_path / "data.json", "json").rows] == ROWS
+
+
+@pytest.mark.parametrize("file_format", ["csv", "json"])
+@pytest.mark.parametrize("packed", [False, True])
+def test_text_with_a_byte_order_mark_is_read_packed_or_not(packed, file_format, tmp_path):
+    path = write(tmp_path / "data", file_format)
+    content = codecs.BOM_UTF8 + path.read_bytes()
+    path.write_bytes(gzip.compress(content) if packed else content)
+    assert [dict(row) for row in read_data_file(path, file_format).rows] == ROWS
+    assert FileSection(path=f"a/b.{file_format}.GZ").known_format == file_format
+
+
+def test_packed_file_that_ends_too_early_is_refused(tmp_path):
+    path = tmp_path / "data"
+    path.write_bytes(gzip.compress(b'{"text": "a"}')[:-9])
+    with pytest.raises(NoDataFileError, match="is damaged"):
+        read_data_file(path, "json")
 
 
 def test_data_folder_with_splits_is_read_by_its_training_set(tmp_path):

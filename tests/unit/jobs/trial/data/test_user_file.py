@@ -167,6 +167,14 @@ def test_message_without_content_is_named_by_its_row(kind, task, tokenizer, tmp_
         rows_of_file(file, task)
 
 
+def test_cells_that_pandas_takes_for_no_value_are_texts(tmp_path):
+    (tmp_path / "rows").write_text("text,label,size\nn/a,null,1\nNULL,nan,\nfilm,x,2.5\n")
+    rows = named_rows(DatasetFile(path=str(tmp_path / "rows"), format="csv"))
+    assert rows["text"][:] == ["n/a", "NULL", "film"]
+    assert rows["labels"][:] == ["null", "nan", "x"]
+    assert rows["size"][:] == [1.0, None, 2.5]
+
+
 SYSTEM = "it belongs to the system"
 
 
