@@ -20,6 +20,7 @@ from jobs.techniques.hooks import bound, hook_name, service
 from jobs.trackers.tracker import Moment, Tracker, notify
 from jobs.trial import data, models
 from jobs.trial.data import Collator, RowLengths
+from jobs.trial.data.tokenizing import loaded_tokenizer
 from jobs.trial.gradients.reference import keep_code, plain, restore_code, without_dropout
 
 Announce = Callable[[str], None]  # called with the name of each phase of the trial as it begins
@@ -181,11 +182,19 @@ def _lengths(spec: TrialSpec, dataset: Any) -> RowLengths | None:
 
 def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) -> torch.nn.Module:
     """The model on its device as its hooks leave it, with as many classes as the user's data."""
-    model_spec = spec.model
+    model_spec, pad_token_id = spec.model, 0
     if spec.data.file is not None:
         config = models.architecture_config(spec.model)
         model_spec = data.fitted(spec.model, dataset, config_labels=config.num_labels or 0)
-    model = models.build(model_spec, spec.settings.model_kwargs, device, place=bound(spec, "base"))
+        if spec.data.file.tokenizer is not None:
+            pad_token_id = loaded_tokenizer(spec.data.file.tokenizer).pad_token_id
+    model = models.build(
+        model_spec,
+        spec.settings.model_kwargs,
+        device,
+        place=bound(spec, "base"),
+        pad_token_id=pad_token_id,
+    )
     if spec.measure.gradients:
         keep_code()
     for place in MODEL_PLACES:

@@ -13,19 +13,21 @@ from jobs.tasks import auto_class
 
 
 def architecture_config(spec: ModelSpec) -> transformers.PretrainedConfig:
-    """The model's configuration, with the token ids that training needs."""
+    """The model's configuration."""
     if spec.name_or_path is not None:
-        config = transformers.AutoConfig.from_pretrained(
+        return transformers.AutoConfig.from_pretrained(
             spec.name_or_path, trust_remote_code=spec.trust_remote_code, **spec.config
         )
-    else:
-        config = transformers.AutoConfig.for_model(spec.architecture or "", **spec.config)
-    # Padded positions need an id, and a decoder needs one to start from. Id 0 is in any vocabulary.
-    if spec.task != "image-classification" and getattr(config, "pad_token_id", None) is None:
-        config.pad_token_id = 0
-    if spec.task == "seq2seq-lm" and getattr(config, "decoder_start_token_id", None) is None:
-        config.decoder_start_token_id = config.pad_token_id
-    return config
+    return transformers.AutoConfig.for_model(spec.architecture or "", **spec.config)
+
+
+def give_token_ids(model: Any, task: str, pad_token_id: int = 0) -> None:
+    """Set the ids that pad rows and that a decoder starts from, where the model has none. This is
+    after the build, because an embedding would not train the id that it was built to pad with."""
+    if task != "image-classification" and getattr(model.config, "pad_token_id", None) is None:
+        model.config.pad_token_id = pad_token_id  # by default 0, which is in any vocabulary
+    if task == "seq2seq-lm" and getattr(model.config, "decoder_start_token_id", None) is None:
+        model.config.decoder_start_token_id = model.config.pad_token_id
 
 
 def build(
@@ -34,8 +36,10 @@ def build(
     device: torch.device,
     *,
     place: Callable[..., torch.nn.Module] | None = None,
+    pad_token_id: int = 0,
 ) -> torch.nn.Module:
-    """The model, its weights on ``device`` (ZeRO-3 places them itself).
+    """The model, its weights on ``device`` (ZeRO-3 places them itself). ``pad_token_id``: what its
+    rows are padded with, if it says nothing itself.
 
     ``place`` is the hook ``base``. ``kwargs`` go to ``from_config`` or ``from_pretrained``; their
     ``dtype`` is the name of a torch dtype. Raises ValueError or ImportError for an attention
@@ -54,8 +58,11 @@ def build(
             arguments["ignore_mismatched_sizes"] = True
         make = functools.partial(model_class.from_pretrained, spec.name_or_path, **arguments)
     if place is not None:
-        return place(make, is_checkpoint, device)
-    # Random weights drawn on the device itself: 0.1 s for BERT-large, and 4 s on the host.
-    with contextlib.nullcontext() if is_checkpoint else device:
-        model: torch.nn.Module = make()
-    return model.to(device)
+        model: torch.nn.Module = place(make, is_checkpoint, device)
+    else:
+        # Random weights drawn on the device itself: 0.1 s for BERT-large, and 4 s on the host.
+        with contextlib.nullcontext() if is_checkpoint else device:
+            model = make()
+        model = model.to(device)
+    give_token_ids(model, spec.task, pad_token_id)
+    return model

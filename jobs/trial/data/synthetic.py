@@ -59,7 +59,7 @@ def _text(
         return {"input_ids": ids, "labels": _labels(task, ids, np.full(shape, True), config, rng)}
     lengths = random_lengths(spec, count, rng)
     is_real = np.arange(spec.sequence_length) < lengths[:, None]
-    ids = np.where(is_real, ids, config.pad_token_id)
+    ids = np.where(is_real, ids, getattr(config, "pad_token_id", None) or 0)
     return {
         "input_ids": ids,
         "attention_mask": is_real.astype(np.int64),

@@ -165,7 +165,9 @@ def trainable_rows(dataset: Any, task: Task, path: str, vocabulary: int | None) 
     if kept.all():
         return dataset
     if not kept.any():
-        raise ValueError(f"no row of {path} has a token to learn")
+        raise ValueError(
+            f"no row of {path} has a token to learn; prompts may fill data.file.max_length"
+        )
     left_out = len(kept) - int(kept.sum())
     warnings.warn(
         f"{left_out} of {len(kept)} rows of {path} have no token to learn, and are left out",

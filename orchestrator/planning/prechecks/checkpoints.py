@@ -1,12 +1,14 @@
 """Checkpoints and tokenizers by folder or name: is there one, and what does its config.json say?"""
 
+import contextlib
 import functools
 import importlib.util
 import json
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from orchestrator.planning.problems import guess_after
 
@@ -84,6 +86,29 @@ def lacks_chat_template(name: str) -> bool:
     """Whether a tokenizer that is on this machine has no chat template; False if it is not here."""
     folders = _folders(name)
     return any(map(Path.is_dir, folders)) and not any(map(_has_chat_template, folders))
+
+
+@functools.cache
+def chat_template(name: str) -> Callable[..., str] | None:
+    """A function from ``messages`` to their text before an answer; None if this machine has no
+    template for the tokenizer, or if it needs more of transformers than its settings."""
+    import jinja2
+    from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+    # As in transformers.utils.chat_template_utils.
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+    )
+    for folder in _folders(name):
+        settings = _json_object(folder / "tokenizer_config.json") or {}
+        path = folder / _CHAT_TEMPLATES[0]
+        text = path.read_text(encoding="utf-8") if path.is_file() else settings.get("chat_template")
+        tokens = {key: own for key, own in settings.items() if isinstance(own, str)}
+        # A list of named templates gives none.
+        with contextlib.suppress(jinja2.TemplateError, TypeError):
+            template = environment.from_string(cast(str, text))
+            return functools.partial(template.render, **tokens, add_generation_prompt=True)
+    return None
 
 
 def _has_chat_template(folder: Path) -> bool:

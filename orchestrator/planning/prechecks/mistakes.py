@@ -66,8 +66,12 @@ def check_files(
         *_problems_of_data(config, configuration),
     ]
     found = [*_problems_of_text(config, configuration), *size_remarks(config, configuration)]
-    if not missing and config.data.file is not None and True in _kinds_of_rows(config):
-        found += long_prompts(config.data.file, list(sequence_lengths(config)))
+    is_pairs, file = True in _kinds_of_rows(config), config.data.file
+    if not missing and file is not None and (is_pairs or config.model.task == "causal-lm"):
+        # A parameter of TRL's SFT can have the prompts learned, too, so that it is no mistake.
+        is_sft = not is_pairs and "sft" in "".join(map(str, used_choices(config, "loop")))
+        prompts = long_prompts(file, list(sequence_lengths(config)), is_pairs=is_pairs)
+        found += [remark._replace(is_note=remark.is_note or is_sft) for remark in prompts]
     if runs_elsewhere:
         suffix = " (on this machine; the trials run on others)"
         missing = [Remark(at, f"{message}{suffix}", True) for at, message, _ in missing]

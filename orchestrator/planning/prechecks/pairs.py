@@ -1,5 +1,6 @@
-"""Checks of a data file of answer pairs before the first trial: columns, answers, long prompts."""
+"""Checks of answer pairs before the first trial: columns and answers; prompts without an answer."""
 
+import contextlib
 import itertools
 from collections.abc import Iterator, Sequence
 from operator import itemgetter
@@ -8,7 +9,7 @@ from typing import Any
 from jobs.spec import Choice, DatasetFile
 from jobs.techniques import AXES
 from jobs.techniques.hooks import service
-from orchestrator.planning.prechecks.checkpoints import fast_tokenizer
+from orchestrator.planning.prechecks.checkpoints import chat_template, fast_tokenizer
 from orchestrator.planning.prechecks.data_columns import (
     lacks_column,
     missing_columns,
@@ -19,7 +20,7 @@ from orchestrator.planning.prechecks.lengths import Length
 from orchestrator.planning.problems import KeyProblems, Remark, shared_length
 
 _ANSWERS = ("chosen", "rejected")
-_COLUMNS = ("prompt", *_ANSWERS)
+_COLUMNS = ("prompt", *_ANSWERS, "completion")
 
 
 def reads_pairs(loop: Choice) -> bool:
@@ -61,28 +62,32 @@ def _our_rows(file: DatasetFile, data: DataFile) -> list[Row]:
     return [dict(zip(present, row, strict=True)) for row in rows]
 
 
-def long_prompts(file: DatasetFile, lengths: Sequence[Length]) -> Iterator[Remark]:
-    """What TRL would leave out, because a prompt alone has all tokens of a row. ``lengths`` are the
+def long_prompts(
+    file: DatasetFile, lengths: Sequence[Length], *, is_pairs: bool
+) -> Iterator[Remark]:
+    """Rows that are left out, because a prompt alone has all tokens of a row. ``lengths`` are the
     numbers of tokens to which trials cut rows, each with its key. Nothing is found if the tokenizer
     is not on this machine."""
     data = read_or_problem(file)
     if not isinstance(data, DataFile):
         return
     rows = _our_rows(file, data)
-    for number, row in enumerate(rows, 1):
-        # The answers of some rows do not show where their common prompt ends.
-        note = service("implicit_prompt_note")(row)
-        if note:
-            yield Remark(("data", "file", "path"), f"row {number} {note}", is_note=True)
-            break
+    names = data.values(file.columns).keys()
+    # Without pairs, these columns are read before a prompt.
+    if not is_pairs and ("completion" not in names or names & {"messages", "input_ids"}):
+        return
+    # The answers of some rows do not show where their common prompt ends.
+    notes = enumerate(map(service("implicit_prompt_note"), rows if is_pairs else ()), 1)
+    for number, note in itertools.islice(filter(itemgetter(1), notes), 1):
+        yield Remark(("data", "file", "path"), f"row {number} {note}", is_note=True)
     tokenizer = fast_tokenizer(file.tokenizer or "")
     if tokenizer is None:
         return
-    counts = [_tokens_of_prompt(row, tokenizer) for row in rows]
+    counts = [_tokens_of_prompt(row, tokenizer, file.tokenizer or "") for row in rows]
     for at, limit in lengths:
         too_long = [number for number, tokens in enumerate(counts, 1) if tokens >= limit]
         if too_long:
-            # Without any pair nothing is left to train on.
+            # Without any row nothing is left to train on.
             is_note = len(too_long) < len(counts)
             yield Remark(at, _sentence(too_long, len(counts), limit), is_note)
 
@@ -91,18 +96,25 @@ def _sentence(too_long: Sequence[int], rows: int, limit: int) -> str:
     prompts = "prompts have" if len(too_long) > 1 else "prompts has"
     return (
         f"is {limit} tokens, and {len(too_long)} of the first {rows} {prompts} as many or more (row"
-        f" {too_long[0]} first): TRL leaves out such pairs, because no token of an answer is left"
+        f" {too_long[0]} first): such rows are left out, because no token of an answer is left"
     )
 
 
-def _tokens_of_prompt(row: Row, tokenizer: Any) -> int:
-    """Tokens with which both answers begin, as TRL counts them; of a chat, those of its texts."""
+def _tokens_of_prompt(row: Row, tokenizer: Any, name: str) -> int:
+    """Tokens that are the same with every answer, as TRL counts them; of a chat that
+    its template does not take here, those of its texts."""
     prompt = service("prompt_of_pair")(row)
-    if isinstance(prompt, list):
-        contents = [message.get("content") for message in prompt]
+    answers = [row[name] for name in _COLUMNS[1:] if name in row]
+    if not all(isinstance(text, str) for text in (prompt, *answers)):
+        messages = prompt if isinstance(prompt, list) else [{"content": prompt}]
+        contents = [message.get("content") for message in messages]
         texts = [content for content in contents if isinstance(content, str)]
+        template = chat_template(name)
+        # A template may raise anything; a trial says what.
+        with contextlib.suppress(Exception):
+            texts = [template(messages=messages)] if template else texts
         return sum(len(tokenizer.encode(text, add_special_tokens=False)) for text in texts)
     before = tokenizer.encode(prompt).ids
     start = prompt if "prompt" in row else ""
-    whole = [tokenizer.encode(start + row[name]).ids for name in _ANSWERS]
+    whole = [tokenizer.encode(start + answer).ids for answer in answers]
     return min(shared_length(before, ids) for ids in whole)

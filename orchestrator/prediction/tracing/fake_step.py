@@ -138,6 +138,7 @@ class FakeStep:
             model = make() if base is None else base(make, False, torch.device("cpu"))
         else:
             model = models.build(spec, kwargs, torch.device("cpu"), place=base)
+        models.give_token_ids(model, spec.task)
         for place in MODEL_PLACES:
             if change := bound(self.spec, place):
                 model = change(model, spec.task, self._arguments)

@@ -55,6 +55,29 @@ def test_pairs_of_which_some_prompts_are_too_long_give_a_note(tmp_path):
     assert "1 of the first 2 prompts has" in _notes(chats, tmp_path)
 
 
+@pytest.mark.parametrize("loop", ["trainer", "trl_sft"])
+def test_prompts_that_leave_no_room_for_a_completion_give_a_note(loop, tmp_path):
+    texts = [{"prompt": "a film " * count, "completion": "yes"} for count in (2, 3, 4, 1)]
+    note = _notes(texts, tmp_path, loop=loop)
+    assert "2 of the first 4 prompts have as many or more (row 2 first)" in note
+    # The template adds a role and an end to each message, and the role of the answer.
+    chats = [
+        {
+            "prompt": [{"role": "user", "content": "very " * count}],
+            "completion": [{"role": "assistant", "content": "no"}],
+        }
+        for count in (2, 3)
+    ]
+    assert "1 of the first 2 prompts has as many or more (row 2" in _notes(
+        chats, tmp_path, loop=loop
+    )
+    if loop == "trainer":
+        with pytest.raises(ConfigError, match=r"max_length: is 3 tokens, and 2 of the first 2"):
+            _notes(chats, tmp_path, loop=loop, limit=3)
+    messages = [{**row, "messages": row["prompt"]} for row in chats]
+    assert _notes(messages, tmp_path, loop="trainer") == ""
+
+
 def test_pairs_whose_common_prompt_has_no_end_give_a_note(tmp_path):
     note = _notes([{"chosen": "the film", "rejected": "the film"}], tmp_path)
     assert "row 1 has an answer with which the other begins" in note
