@@ -174,7 +174,14 @@ class _Tokens:
             "tokenize": False,
             "add_generation_prompt": answers_next,
         }
-        return self._tokenizer.apply_chat_template(_without_gaps(messages), **settings)
+        try:
+            return self._tokenizer.apply_chat_template(_without_gaps(messages), **settings)
+        except Exception as error:  # a template is a program, which may raise anything
+            first = messages[0].get("content") if messages else ""
+            raise ValueError(
+                f"the chat template of {self._file.tokenizer} cannot write the chat of "
+                f"{self._file.path} that begins with {first!r:.80}: {error}"
+            ) from None
 
     def _ids(self, text: str) -> list[int]:
         return list(self._tokenizer(text, add_special_tokens=False)["input_ids"])

@@ -92,6 +92,10 @@ def lacks_column(data: DataFile, name: str, who: str = "", hint: str = "") -> Ke
     """The problem of a file that has no column of this name of ours."""
     if {"instruction", "output"} <= {*data.columns}:
         hint = ", or columns: {prompt: instruction, completion: output}"
+        if "input" in data.columns:
+            hint += ", which leaves input out; to train on it, write it into the instruction"
+    if {"chosen", "rejected"} <= {*data.columns} and not who:
+        hint = ", or train on pairs of answers, with loop: trl_dpo in axes"
     for own, values in data.values({}).items():
         if isinstance(values[0], list) and any(isinstance(item, dict) for item in values[0]):
             fault = chat_fault(values[0])
@@ -118,6 +122,8 @@ def _column_problems(
     inputs, alternative = _inputs(file, task)
     if not columns.keys() & inputs:
         yield lacks_column(data, inputs[0], hint=alternative)
+    elif _sources(columns) == ["prompt"] and "completion" not in columns:
+        yield lacks_column(data, "completion")
     if task in _NEED_LABELS and not {"labels", "label", "label_ids"} & columns.keys():
         yield lacks_column(data, "labels", f"{task} ")
 
@@ -146,6 +152,8 @@ def _value_problems(
         if None in columns[name]:
             number = columns[name].index(None) + 1
             yield name, f"row {number} has no {name}; remove the rows without one"
+        if name == "messages" and str in set(map(type, columns[name])):
+            yield name, "holds texts instead of lists of messages; parse them, if they are JSON"
     names = [name for name in ("labels", "label") if name in columns and task in _NEED_LABELS]
     for name in names[:1]:
         if problem := _label_problem(columns[name], task, configuration.labels):

@@ -66,6 +66,9 @@ def test_texts_beside_a_chat_are_what_is_read(tmp_path):
         ({"conversations": SHAREGPT}, "from and value are ShareGPT's form"),
         ({"chat": CHAT}, "columns: {messages: chat}"),
         ({"instruction": "a", "output": "b"}, "columns: {prompt: instruction, completion: output}"),
+        ({"instruction": "a", "input": "", "output": "b"}, "output}, which leaves input out"),
+        ({"prompt": "a", "chosen": "b", "rejected": "c"}, "with loop: trl_dpo in axes"),
+        ({"messages": json.dumps(CHAT)}, "texts instead of lists of messages"),
     ],
 )
 def test_column_of_another_name_is_answered_with_what_it_holds(row, said, tmp_path):

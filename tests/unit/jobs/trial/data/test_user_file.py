@@ -175,6 +175,14 @@ def test_cells_that_pandas_takes_for_no_value_are_texts(tmp_path):
     assert rows["size"][:] == [1.0, None, 2.5]
 
 
+def test_chat_that_the_template_cannot_write_is_quoted(rows_of, tmp_path):
+    template = "{% for message in messages %}{{ message.content + '!' }}{% endfor %}"
+    name = save_word_tokenizer(tmp_path / "texts_only", chat_template=template)
+    parts = [{"role": "user", "content": [{"type": "text", "text": "bad film"}]}]
+    with pytest.raises(ValueError, match=r"texts_only cannot write the .*'bad f.*: can"):
+        rows_of([{"messages": parts}], "causal-lm", tokenizer=name)
+
+
 SYSTEM = "it belongs to the system"
 
 
