@@ -195,6 +195,26 @@ def _script(spec: TrialSpec, folder: Path) -> dict[str, Any]:
         return runpy.run_path(str(folder / "train.py"), run_name="exported")
 
 
+@pytest.mark.parametrize(
+    ("loop", "last"), [("trainer", "trainer_state.json"), ("accelerate", "epoch_state.pt")]
+)
+def test_exported_training_goes_on_from_the_last_whole_checkpoint(
+    loop, last, tiny_spec, tmp_path, capsys
+):
+    resume = _script(tiny_spec({"loop": loop}), tmp_path / "train")["checkpoint_to_resume"]
+    asked = SimpleNamespace(output_dir=str(tmp_path / "out"), resume_from_checkpoint="true")
+    with pytest.raises(SystemExit, match="no whole checkpoint"):
+        resume(asked)
+    for step, text in ((7, "{}"), (80, "{}"), (112, ""), (120, None)):
+        checkpoint = tmp_path / "out" / f"checkpoint-{step}"
+        checkpoint.mkdir(parents=True)
+        (checkpoint / "model.safetensors").touch()
+        if text is not None:
+            (checkpoint / last).write_text(text)
+    assert resume(asked) == str(tmp_path / "out" / "checkpoint-80")
+    assert "checkpoint-120 is incomplete; going on from" in capsys.readouterr().err
+
+
 def _values(dataset: Any) -> list[dict[str, Any]]:
     samples = [dataset[index] for index in range(len(dataset))]
     return [{name: _plain(value) for name, value in sample.items()} for sample in samples]
