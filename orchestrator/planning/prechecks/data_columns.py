@@ -40,12 +40,13 @@ def data_problems(file: DatasetFile, task: Task, configuration: ModelConfigurati
     missing = list(missing_columns(file, data))
     yield from missing
     if not missing:
-        columns = data.values(file.columns)
+        columns = _without_unread(data.values(file.columns), task)
         yield from _column_problems(file, data, columns, task)
         wrong = list(_value_problems(columns, task, configuration))
         for name, problem in wrong:
             yield (("columns", name) if name in file.columns else ("path",)), problem
-        fault = first_fault(file.path, file.format, file.columns, SCANNED_BYTES)
+        names = {ours: file.columns.get(ours, ours) for ours in columns}
+        fault = first_fault(file.path, file.format, names, SCANNED_BYTES)
         if not wrong and (fault := fault or _chat_fault(file, columns)):
             yield ("path",), fault
         is_chat = _sources(columns) == ["messages"]
@@ -113,6 +114,13 @@ def lacks_column(data: DataFile, name: str, who: str = "", hint: str = "") -> Ke
         f"as in columns: {{{name}: YOURS}}{hint}"
     )
     return ("columns",), message
+
+
+def _without_unread(columns: Columns, task: Task) -> Columns:
+    """The columns without texts beside a chat, which such a task reads in their place."""
+    if task not in ("causal-lm", "image-text-to-text") or "messages" not in columns:
+        return columns
+    return {name: columns[name] for name in columns if name not in ("text", "prompt", "completion")}
 
 
 def _sources(columns: Columns) -> list[str]:

@@ -16,11 +16,11 @@ SHAREGPT = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
 MODEL = ModelSpec(task="causal-lm", architecture="gpt2")
 
 
-def problems(path, **columns):
+def problems(path, task="causal-lm", **columns):
     """The sentences about a file of chats."""
     file_format = {".jsonl": "json", ".json": "json", ".parquet": "parquet"}[path.suffix]
     file = DatasetFile(path=str(path), format=file_format, tokenizer="Qwen/x", columns=columns)
-    found = data_problems(file, "causal-lm", ModelConfiguration.of(MODEL))
+    found = data_problems(file, task, ModelConfiguration.of(MODEL))
     return [message for _, message in found]
 
 
@@ -54,10 +54,12 @@ def test_chat_that_cannot_be_read_is_named_by_its_row(chat, said, kind, tmp_path
     assert f"{path}, {place}" in message
 
 
-def test_texts_beside_a_chat_are_what_is_read(tmp_path):
+@pytest.mark.parametrize("task", ["causal-lm", "masked-lm"])
+def test_of_texts_beside_a_chat_the_one_that_the_task_reads_is_checked(task, tmp_path):
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps({"text": "a", "messages": []}))
-    assert problems(path) == []
+    found = [message.endswith("has no messages") for message in problems(path, task)]
+    assert found == ([True] if task == "causal-lm" else [])
 
 
 @pytest.mark.parametrize(
