@@ -182,6 +182,8 @@ class _Reader:
         except yaml.MarkedYAMLError as error:
             mark, start = error.problem_mark or error.context_mark, error.context_mark
             reason = f"not valid YAML: {error.problem}"
+            if "'\\t'" in reason:
+                reason += "; indent by spaces instead of tabs"
             if error.context and start:
                 reason += f", {error.context} that starts on line {start.line + 1}"
             self._complain(1 if mark is None else mark.line + 1, reason)

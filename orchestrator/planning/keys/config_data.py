@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -109,8 +109,10 @@ class FileSection(Section):
     @model_validator(mode="after")
     def _has_a_format(self) -> Self:
         if self.known_format is None:
-            formats = ", ".join(dict.fromkeys(_FORMAT_OF_SUFFIX.values()))
-            raise ValueError(f"needs a format for {self.path}; valid choices: {formats}, disk")
+            formats = ", ".join(get_args(FileFormat))
+            message = f"needs a format for {self.path}; valid choices: {formats}"
+            shards = f"; name the files of a folder by a pattern, as in {self.path}/*.parquet"
+            raise ValueError(message if Path(self.path).suffix else message + shards)
         return self
 
 

@@ -18,7 +18,7 @@ from orchestrator.planning.prechecks.data_file import (
     read_data_file,
 )
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
-from orchestrator.planning.problems import KeyProblem, KeyProblems, guess_after
+from orchestrator.planning.problems import KeyProblem, KeyProblems, Remark, guess_after
 
 _TEXT_SOURCES = ("text", "messages", "prompt", "input_ids")
 """Columns that a trial can take token ids from. All but input_ids are tokenized first."""
@@ -79,6 +79,14 @@ def missing_columns(file: DatasetFile, data: DataFile) -> KeyProblems:
             yield ("columns", ours), message + guess_after(theirs, data.columns)
 
 
+def left_out_tools(file: DatasetFile) -> Iterator[Remark]:
+    """A note if the columns that the user names are chats without the tools that they call."""
+    data = read_or_problem(file) if {"messages", "prompt"} & file.columns.keys() else ""
+    if isinstance(data, DataFile) and "tools" in {*data.columns} - {*file.columns.values()}:
+        message = "leaves out the file's column tools; add tools: tools if the chats call them"
+        yield Remark(("data", "file", "columns"), message, is_note=True)
+
+
 def _with_a_guess(message: str, path: Path) -> str:
     """The message; if the file is missing, with the name that was probably meant."""
     if not message.startswith("there is no file"):
@@ -121,7 +129,10 @@ def _column_problems(
             yield (), "needs the folder of the model's processor in tokenizer"
     inputs, alternative = _inputs(file, task)
     if not columns.keys() & inputs:
-        yield lacks_column(data, inputs[0], hint=alternative)
+        if inputs == ("input_ids",) and (texts := _sources(columns)):
+            yield (), f"needs a tokenizer for the column {texts[0]}; name the model's in tokenizer"
+        else:
+            yield lacks_column(data, inputs[0], hint=alternative)
     elif _sources(columns) == ["prompt"] and "completion" not in columns:
         yield lacks_column(data, "completion")
     if task in _NEED_LABELS and not {"labels", "label", "label_ids"} & columns.keys():

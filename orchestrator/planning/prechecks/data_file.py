@@ -30,7 +30,8 @@ _FOLDERS = {
 }
 """Format whose data is a folder -> what another path is."""
 _A_FOLDER = (
-    "a folder; name one file in it, or give format: disk for a folder of datasets.save_to_disk"
+    "a folder; name one file in it, or several by a pattern such as shards/*.parquet, or give "
+    "format: disk for a folder of datasets.save_to_disk"
 )
 
 Row = Mapping[str, Any]
@@ -50,6 +51,8 @@ class DataFile:
 
     def listed_columns(self) -> str:
         """The columns for a message: only what looks like a name, and at most twelve."""
+        if len(self.columns) == 1 and set(";\t") & set(self.columns[0]):
+            return "one column, because its cells are not separated by commas"
         names = [name for name in self.columns if _COLUMN_NAME.fullmatch(name)][:12]
         if not names:
             return "no columns with names"

@@ -15,7 +15,7 @@ from orchestrator.planning.document import folder_of, read_document
 from orchestrator.planning.library_facts import NoAnswerError, answer_of, changed_at, digest
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
-from orchestrator.planning.prechecks.data_columns import data_problems
+from orchestrator.planning.prechecks.data_columns import data_problems, left_out_tools
 from orchestrator.planning.prechecks.image_files import damaged_image
 from orchestrator.planning.prechecks.images import image_problems
 from orchestrator.planning.prechecks.lengths import lengths_of_axis, sequence_lengths, used_choices
@@ -145,6 +145,8 @@ def _problems_of_data(config: SweepConfig, configuration: ModelConfiguration) ->
 
 
 def _problems_of_text(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Remark]:
+    if config.data.file is not None:
+        yield from left_out_tools(config.data.file)
     if config.model.task == "image-classification":
         message = "images have no tokens: remove this axis; their size is in model.config"
         yield from (Remark(at, message) for at, _ in lengths_of_axis(config))

@@ -59,6 +59,13 @@ def test_text_with_a_byte_order_mark_is_read_packed_or_not(packed, file_format, 
     assert FileSection(path=f"a/b.{file_format}.GZ").known_format == file_format
 
 
+@pytest.mark.parametrize("between", [";", "\t"])
+def test_cells_without_commas_between_them_are_named(between, tmp_path):
+    (tmp_path / "data").write_text(f"note{between}label\na, b{between}1\n")
+    said = read_data_file(tmp_path / "data", "csv").listed_columns()
+    assert said == "one column, because its cells are not separated by commas"
+
+
 def test_packed_file_that_ends_too_early_is_refused(tmp_path):
     path = tmp_path / "data"
     path.write_bytes(gzip.compress(b'{"text": "a"}')[:-9])

@@ -67,6 +67,17 @@ def test_mistake_in_a_row_is_named_before_the_first_trial(folder, line):
     assert said in problems_of(folder, BERT + data(tokenizer=tokenizer))
 
 
+@pytest.mark.parametrize("named", [{}, {"tools": "tools"}])
+def test_tools_that_the_named_columns_leave_out_are_noted(folder, named):
+    row = {"talk": [{"role": "user", "content": "good"}], "tools": []}
+    (folder / "train.jsonl").write_text(json.dumps(row))
+    (folder / "tokenizer" / "chat_template.jinja").write_text("{{ messages }}")
+    gpt2 = "model: {task: causal-lm, architecture: gpt2}\n"
+    config = config_of(folder, gpt2 + data(columns={"messages": "talk", **named}))
+    notes = [note for note in check_files(config) if "column tools" in note]
+    assert len(notes) == (not named)
+
+
 def test_labels_within_the_classes_that_are_set_have_no_problem(folder):
     (folder / "train.jsonl").write_text('{"text": "a", "label": 7}\n')
     nine = "model: {task: sequence-classification, architecture: bert, config: {num_labels: 9}}\n"
