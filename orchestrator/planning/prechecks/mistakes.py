@@ -16,6 +16,7 @@ from orchestrator.planning.library_facts import NoAnswerError, answer_of, change
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
 from orchestrator.planning.prechecks.data_columns import data_problems, left_out_tools
+from orchestrator.planning.prechecks.image_files import damaged_image
 from orchestrator.planning.prechecks.images import image_problems
 from orchestrator.planning.prechecks.lengths import lengths_of_axis, sequence_lengths, used_choices
 from orchestrator.planning.prechecks.model_configuration import (
@@ -138,6 +139,8 @@ def _problems_of_data(config: SweepConfig, configuration: ModelConfiguration) ->
         problems += pair_problems(file)
     if False in kinds:
         problems += data_problems(file, config.model.task, configuration)
+    if not problems and file.format == "imagefolder" and (damage := damaged_image(Path(file.path))):
+        problems.append((("path",), damage))
     yield from (Remark(("data", "file", *below), message) for below, message in problems)
 
 
