@@ -186,7 +186,7 @@ def _model(spec: TrialSpec, dataset: Any, arguments: Any, device: torch.device) 
     if spec.data.file is not None:
         config = models.architecture_config(spec.model)
         model_spec = data.fitted(spec.model, dataset, config_labels=config.num_labels or 0)
-        if spec.data.file.tokenizer is not None:
+        if spec.data.file.tokenizer is not None and getattr(config, "pad_token_id", None) is None:
             pad_token_id = loaded_tokenizer(spec.data.file.tokenizer).pad_token_id
     model = models.build(
         model_spec,

@@ -113,9 +113,14 @@ def peak_of_code(code: str, *arguments: str) -> int:
 def exported(spec: TrialSpec, folder: Path, *options: str, steps: int, **known: Any) -> str:
     """What the exported script of a trial prints when it trains on what the trial trained on."""
     export(spec, folder, label=folder.name, **known)
-    variables = dict(process_variables(os.cpu_count() or 1))
-    # The libraries of this process without the project, which the script does without.
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    variables["PYTHONPATH"] = os.pathsep.join(path for path in paths if Path(path) != ROOT)
     options = ("--synthetic", "--eval_strategy", "no", *options)
-    return run_here("train.py", "--max_steps", str(steps), *options, cwd=folder, **variables)
+    steps_option = ("--max_steps", str(steps))
+    return run_here("train.py", *steps_option, *options, cwd=folder, **variables_of_a_script())
+
+
+def variables_of_a_script(*folders: str) -> dict[str, str]:
+    """The environment of an exported script: the libraries of this process without the project,
+    and the modules of ``folders`` before them."""
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    own = [*folders, *(path for path in paths if Path(path) != ROOT)]
+    return {**process_variables(os.cpu_count() or 1), "PYTHONPATH": os.pathsep.join(own)}

@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 from jobs.node.environment import describe
-from jobs.node.processes import process_variables
 from jobs.spec import TrialSpec
 from orchestrator.analysis.repeatability import speed_error
 from orchestrator.export import export
@@ -25,7 +24,14 @@ from orchestrator.reporting.markdown import line
 from orchestrator.running.background_prediction import EpochForecasts
 from orchestrator.storage.tables.rows import row_of
 from orchestrator.units import GIB
-from tests.gpu.shared import BERT_LARGE, DECODER, ROOT, gpu_marks, measured, planned
+from tests.gpu.shared import (
+    BERT_LARGE,
+    DECODER,
+    gpu_marks,
+    measured,
+    planned,
+    variables_of_a_script,
+)
 
 STEPS = int(os.environ.get("STEPS", "500"))
 LOGGED = 10
@@ -93,18 +99,15 @@ def trained(folder: Path) -> tuple[int, float]:
     """The whole GPU's peak bytes and the mean seconds of a step of ``train.py``."""
     (folder / "at_exit").mkdir()
     (folder / "at_exit" / "sitecustomize.py").write_text(MEASURED_AT_EXIT)
-    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    own = [str(folder / "at_exit"), *(path for path in paths if Path(path) != ROOT)]
     options = ("--synthetic", "--eval_strategy", "no", "--save_strategy", "no")
     steps = ("--max_steps", str(STEPS), "--logging_steps", str(LOGGED))
-    variables = {**process_variables(os.cpu_count() or 1), "PYTHONPATH": os.pathsep.join(own)}
     logged, peak = [], 0
     with subprocess.Popen(
         (sys.executable, "-u", "train.py", *options, *steps),
         cwd=folder,
         stdout=subprocess.PIPE,
         text=True,
-        env={**os.environ, **variables},
+        env={**os.environ, **variables_of_a_script(str(folder / "at_exit"))},
     ) as process:
         for words in process.stdout or ():
             if "'learning_rate'" in words:

@@ -105,12 +105,9 @@ def translate(
     """Our configuration from the content of some files, and what became of each key. ``model`` and
     ``model_config`` go before the files' own model. ``folder`` is that of the files, in which a
     path of a local data set is looked up."""
-    assumed = {fact: value for one, _ in files for fact, value in one.defaults.items()}
     entries, deciding = _read(files)
     stated = {fact: entry.facts[fact] for fact, entry in deciding.items()}
-    for one, _ in files:
-        for first, facts in one.implied.items():
-            assumed |= facts if vocabulary.below(stated, first) else {}
+    assumed = _assumed([one for one, _ in files], stated)
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
     has_length = facts.get("length") is not None or facts.get("file")
@@ -126,10 +123,11 @@ def translate(
         entries.append(
             Entry(key="all keys", value="together", verdict=Verdict.IMPOSSIBLE, why=problem)
         )
-    for fact, value in assumed.items():
-        if fact not in stated:
-            ours = vocabulary.ours(fact)
-            entries.append(Entry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=ours))
+    entries += [
+        Entry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=vocabulary.ours(fact))
+        for fact, value in assumed.items()
+        if fact not in stated
+    ]
     done = [finished(entry, facts, shape, document) for entry in entries]
     return Translation(
         dialects=tuple(dict.fromkeys(dialect.name for dialect, _ in files if dialect.name)),
@@ -138,6 +136,15 @@ def translate(
         facts=facts,
         missing="" if shape else _what_is_missing(facts, entries),
     )
+
+
+def _assumed(dialects: Sequence[Dialect], stated: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts that trainers take where their files state none, and those that others imply."""
+    assumed = {fact: value for one in dialects for fact, value in one.defaults.items()}
+    for one in dialects:
+        for first, facts in one.implied.items():
+            assumed |= facts if vocabulary.below(stated, first) else {}
+    return assumed
 
 
 def _with_refused(

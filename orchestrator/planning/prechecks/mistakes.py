@@ -67,12 +67,8 @@ def check_files(
         *_problems_of_data(config, configuration),
     ]
     found = [*_problems_of_text(config, configuration), *size_remarks(config, configuration)]
-    is_pairs, file = True in _kinds_of_rows(config), config.data.file
-    if not missing and file is not None and (is_pairs or config.model.task == "causal-lm"):
-        # A parameter of TRL's SFT can have the prompts learned, too, so that it is no mistake.
-        is_sft = not is_pairs and "sft" in "".join(map(str, used_choices(config, "loop")))
-        prompts = long_prompts(file, list(sequence_lengths(config)), is_pairs=is_pairs)
-        found += [remark._replace(is_note=remark.is_note or is_sft) for remark in prompts]
+    if not missing:
+        found += _long_prompts(config)
     if runs_elsewhere:
         suffix = " (on this machine; the trials run on others)"
         missing = [Remark(at, f"{message}{suffix}", True) for at, message, _ in missing]
@@ -86,6 +82,16 @@ def check_files(
     if mistakes:
         raise ConfigError(_at_their_lines(config, mistakes))
     return tuple(map(str, _at_their_lines(config, found)))
+
+
+def _long_prompts(config: SweepConfig) -> Iterator[Remark]:
+    is_pairs, file = True in _kinds_of_rows(config), config.data.file
+    if file is None or not (is_pairs or config.model.task == "causal-lm"):
+        return
+    # A parameter of TRL's SFT can have the prompts learned, too, so that it is no mistake.
+    is_sft = not is_pairs and "sft" in "".join(map(str, used_choices(config, "loop")))
+    for remark in long_prompts(file, list(sequence_lengths(config)), is_pairs=is_pairs):
+        yield remark._replace(is_note=remark.is_note or is_sft)
 
 
 def _at_their_lines(config: SweepConfig, findings: Sequence[Remark]) -> list[Problem]:

@@ -136,9 +136,9 @@ class FakeStep:
             # The architecture alone: weights of a checkpoint would need data.
             make = _from_architecture(spec, kwargs)
             model = make() if base is None else base(make, False, torch.device("cpu"))
+            models.give_token_ids(model, spec.task)
         else:
             model = models.build(spec, kwargs, torch.device("cpu"), place=base)
-        models.give_token_ids(model, spec.task)
         for place in MODEL_PLACES:
             if change := bound(self.spec, place):
                 model = change(model, spec.task, self._arguments)

@@ -102,7 +102,7 @@ def _is_mixture(row: list[Any]) -> bool:
 
 def _family(name: str) -> str | None:
     """The first word of a name that is a family's. A distilled model is of its student's."""
-    words = {*_table()["families"], *(re.match("[a-z]*", key)[0] for key in _rows())}  # type: ignore[index]
+    words = {*_table()["families"], *(re.split("[^a-z]", key)[0] for key in _rows())}
     any_word = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
     pattern = re.compile(rf"(?<![a-z])({any_word})(?![a-z])")
     found = pattern.search(name, name.rfind("distill") + 1) or pattern.search(name)
