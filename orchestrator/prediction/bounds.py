@@ -91,7 +91,7 @@ _TECHNIQUES = (
     _Technique(hooks={"optimizer": None}, arguments=_WITHOUT_STATES),
     # The engine may have weights of 16 bits in place of 32.
     _Technique(arguments=_WITHOUT_STATES, applies=_keeps_weights, weights=0.5, is_engine=True),
-    _Technique(hooks={"trained": None, "model": None}, arguments=_WITHOUT_STATES),
+    _Technique(hooks={"model": None}, arguments=_WITHOUT_STATES),
 )
 
 

@@ -13,8 +13,6 @@ PLAIN_LORA = frozenset(
 ).union(("target_modules", "exclude_modules", "layers_to_transform"))
 """Parameters of LoRA with which it still computes two products beside each layer, and no more."""
 _ARGUMENTS = {
-    "label_smoothing_factor": "label smoothing computes its loss outside the model",
-    "neftune_noise_alpha": "NEFTune adds noise to the embeddings through a hook",
     "use_liger_kernel": "Liger's kernels are not traced",
     "auto_find_batch_size": "the micro-batch is found while training",
     "torch_empty_cache_steps": "the allocator's cache is emptied between steps",
@@ -28,7 +26,6 @@ _HOOK_PLACES = {
     "allocator": "only the allocator's default settings are modelled",
     "linears": "torchao's casts to FP8 are not traced",
     "rounding": "torchao's rounded linear layers are not traced",
-    "trained": "a training of some of the model's own weights was never compared with a GPU",
     "checkpointing": "what selective checkpointing or offloading keeps is not traced",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""

@@ -20,7 +20,7 @@ from jobs.trial import models
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.streams.affine_stream import Stream
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
-from orchestrator.prediction.tracing.cpu_arguments import accepts_loss_arguments, cpu_arguments
+from orchestrator.prediction.tracing.cpu_arguments import cpu_arguments
 from orchestrator.prediction.tracing.cuda.cuda_attention import Picks, allowed_kernels
 from orchestrator.prediction.tracing.cuda.cuda_semantics import cuda_semantics
 from orchestrator.prediction.tracing.fakes.fake_flash import flash_attention
@@ -34,6 +34,7 @@ from orchestrator.prediction.tracing.fakes.fake_libraries import (
 from orchestrator.prediction.tracing.fakes.fake_liger import LigerModules
 from orchestrator.prediction.tracing.fakes.fake_quantized import packed_weights
 from orchestrator.prediction.tracing.fakes.fake_ranks import shared, unreduced
+from orchestrator.prediction.tracing.fakes.fake_trainer import counts, prepare, with_its_loss
 from orchestrator.prediction.tracing.fakes.fake_trl import TrlTrainer, trl_on_cuda
 from orchestrator.prediction.tracing.fakes.fake_update import (
     Updates,
@@ -83,14 +84,13 @@ class FakeStep:
         # All allocations of this phase are weights.
         with self.traced(), self._recorder.phase("build"):
             self.model = self._built_model()
-            self._forward = shared(self.model, spec, self._pass, self._recorder)
+            forward = shared(self.model, spec, self._pass, self._recorder)
+            self._forward = with_its_loss(forward, self.model, spec, self._arguments)
             self._trl = self._trl_trainer()
         self.weights = self._recorder.stream()
         self._recorder.register_model(self.model)
         enable_checkpointing(self.model, self._arguments)
-        if runs_trainer(spec) and hasattr(self._arguments, "use_cache"):
-            # As the Trainer does on being made.
-            self.model.config.use_cache = self._arguments.use_cache
+        prepare(self.model, spec, self._arguments)
         self.model.train()
         self._recorder.follows_values = runs_trl(spec) or has_images(spec)
 
@@ -183,7 +183,7 @@ class FakeStep:
                 kept = self._kept_logits(batch)
                 inputs = self._inputs(batch)
                 with self._recorder.phase("forward"):
-                    outputs = self._evaluated({**inputs, **self._loss_arguments()})
+                    outputs = self._evaluated({**inputs, **counts(self.model, self.spec)})
                     if kept is not None:
                         # The Trainer joins what it keeps after every batch.
                         kept = torch.cat((kept, outputs.logits))
@@ -224,20 +224,13 @@ class FakeStep:
             self._trl.train(inputs)
             return inputs
         # The loss and its arguments are gone before the next micro-batch.
-        loss_arguments = self._loss_arguments()
+        loss_arguments = counts(self.model, self.spec)
         with self._recorder.phase("forward"):
             loss = self._forward(**inputs, **loss_arguments).loss
         with self._recorder.phase("backward"):
             loss.backward()
             del loss, loss_arguments
         return inputs
-
-    def _loss_arguments(self) -> dict[str, Any]:
-        """The count of labels, which the Trainer gives to models that take it."""
-        trains_plainly = runs_trainer(self.spec) and self._trl is None
-        if trains_plainly and accepts_loss_arguments(self.model):
-            return {"num_items_in_batch": torch.empty((), dtype=torch.int64)}
-        return {}
 
     def _pass(self, **inputs: torch.Tensor) -> Any:
         """After autocast the outputs are in 32 bits, as accelerate converts them."""

@@ -8,6 +8,8 @@ import torch
 from orchestrator.prediction.tracing.known_results import KnownResults
 
 _aten = torch.ops.aten
+_ADDED_TO_ZEROS = {_aten.index_put.default, _aten.scatter_add.default, _aten.scatter.src}
+"""What autograd runs on zeros of its own: torch/csrc/autograd/FunctionsManual.cpp."""
 
 
 def run_as_cuda(
@@ -23,7 +25,7 @@ def run_as_cuda(
         return kwargs["out"], []
     # Autograd adds gradients in place if nothing else holds the tensor. It does not do so for a
     # subclass of tensors, and tensors without data are one.
-    if func is _aten.index_put.default and _in_backward():
+    if func in _ADDED_TO_ZEROS and _in_backward():
         return args[0], []
     if func is _aten.add.Tensor and _in_backward() and _is_sole_owner(*args[:2]):
         return args[0], []

@@ -41,6 +41,8 @@ def _traced(forward: Forward) -> tuple[int, int]:
         pytest.param(lambda x: (x + x).sin(), (3, 4), id="sum with itself"),
         # Zeros that gradients are added to, and twice that.
         pytest.param(lambda x: x[INDICES], (2, 2), id="index"),
+        pytest.param(lambda x: x.gather(1, INDICES[:, None]), (1, 2), id="gather"),
+        pytest.param(lambda x: x.max(1).values, (1, 2), id="largest of each row"),
         # One dimension after the other.
         pytest.param(lambda x: x.roll((3, 3), (0, 1)), (3, 3), id="roll"),
     ],

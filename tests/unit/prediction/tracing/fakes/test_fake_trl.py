@@ -11,9 +11,6 @@ from unittest.mock import patch
 
 import pytest
 import torch
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 from trl.kernels import chunked_logprob
 
 from jobs.finetuning.trl.sft_rows import counting
@@ -36,6 +33,7 @@ from orchestrator.prediction.tracing.fakes import fake_trl
 from orchestrator.prediction.tracing.rows import row_order
 from orchestrator.prediction.tracing.rows.trl_batches import TrlBatches
 from tests.conftest import build_tiny_spec
+from tests.support.living_bytes import living, real_peak
 from tests.support.tiny_decoders import MODEL, RAGGED
 
 GPU = load_gpu("h100")
@@ -65,55 +63,12 @@ def _spec(choices: dict[str, Any]) -> TrialSpec:
     return replace(spec, model=MODEL, data=DataSpec(synthetic=RAGGED))
 
 
-class _Living(TorchDispatchMode):
-    """Counts the bytes of tensors that live after each operator."""
-
-    def __init__(self, held: Any) -> None:
-        super().__init__()
-        self.most = 0
-        self._sizes: dict[int, tuple[StorageWeakRef, int]] = {}
-        self._add(held)
-
-    def _add(self, values: Any) -> None:
-        for own in tree_leaves(values):
-            if torch.is_tensor(own):
-                storage = own.untyped_storage()
-                self._sizes.setdefault(storage._cdata, (StorageWeakRef(storage), storage.nbytes()))
-
-    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
-        output = func(*args, **(kwargs or {}))
-        self._sizes = {key: own for key, own in self._sizes.items() if not own[0].expired()}
-        self._add(output)
-        self.most = max(self.most, sum(nbytes for _, nbytes in self._sizes.values()))
-        return output
-
-
-class _Stop(Exception):
-    pass
-
-
 def _real_peak(spec: TrialSpec, folder: str) -> int:
     """Of a micro-batch by TRL's unchanged Trainer."""
     setup, _ = assemble(spec, [Steps(), RaggedData()], lambda _: None, CPU, folder)
     trainer = service(fake_trl._TRAINERS[spec.settings.hooks["loop"].name])(setup)
     trainer.meter, trainer.loss_scale = Listener(), LossScale.as_declared(trainer)
-    batch = trainer.data_collator([trainer.train_dataset[row] for row in ROWS])
-    # Each tensor of a batch is copied to a GPU, and two that are one here are two there.
-    batch = {name: own.clone() if torch.is_tensor(own) else own for name, own in batch.items()}
-    step, peaks = trainer.training_step, []
-
-    def counted(model: Any, _: Any, count: Any) -> Any:
-        models = [own for own in (model, getattr(trainer, "ref_model", None)) if own is not None]
-        held = [[*own.parameters(), *own.buffers()] for own in models]
-        with _Living((held, batch, count)) as living:
-            step(model, batch, count)
-        peaks.append(living.most)
-        raise _Stop
-
-    trainer.training_step = counted
-    with pytest.raises(_Stop):
-        trainer.train()
-    return peaks[0]
+    return real_peak(trainer, ROWS)
 
 
 def _real_peaks() -> dict[str, int]:
@@ -129,20 +84,6 @@ def real_peaks() -> Mapping[str, int]:
     """Of each case, in a process of its own."""
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         return pool.submit(_real_peaks).result()
-
-
-def _living(stream: Any, held: int = 0) -> tuple[int, int]:
-    """The most bytes that live, and those that live at the end."""
-    sizes: dict[int, int] = {}
-    most = held
-    for event in stream.events:
-        if isinstance(event, Allocation):
-            is_of_gpu = event.formula != "tensor" or event.kind == "kernel workspaces"
-            sizes[event.number] = 0 if is_of_gpu else event.integers[0]
-            most = max(most, held + sum(sizes.values()))
-        else:
-            sizes.pop(event.number)
-    return most, held + sum(sizes.values())
 
 
 @contextmanager
@@ -166,8 +107,8 @@ def test_traced_step_takes_what_a_real_step_takes(case, real_peaks, monkeypatch)
     spec = _spec(CASES[case])
     step = FakeStep(spec, GPU)
     first, _ = step.micro_batches(step.batches._batch(ROWS), samples=3, accumulated=False)
-    _, weights = _living(step.weights)
-    assert _living(first, weights)[0] == real_peaks[case]
+    _, weights = living(step.weights)
+    assert living(first, weights)[0] == real_peaks[case]
 
 
 @pytest.mark.parametrize(
