@@ -1,4 +1,4 @@
-"""What the Trainer's own code adds to a model's pass: noise, a count of labels, and another loss."""
+"""What the Trainer adds to a model's own pass: noise, a count of labels, and another loss."""
 
 from types import SimpleNamespace
 from typing import Any
@@ -40,7 +40,7 @@ def with_its_loss(forward: Forward, model: Any, spec: TrialSpec, arguments: Any)
         # One for each pass: the libraries share its state with the newest arguments.
         trainer = transformers.Trainer(model=model, args=arguments)
         # What it is given as a model is a function, or an engine.
-        trainer.accelerator.unwrap_model = lambda _: model  # type: ignore[method-assign]
+        trainer.accelerator.unwrap_model = lambda _: model
         loss, outputs = trainer.compute_loss(forward, inputs, True, num_items_in_batch)
         return SimpleNamespace(loss=loss, logits=outputs.logits)
 
