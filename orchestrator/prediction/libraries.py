@@ -22,7 +22,7 @@ def quick_imports() -> Iterator[None]:
         _import_silent_torch()
         import torch
 
-        with patch.object(torch, "compile", _not_compiled), suppress(ImportError):
+        with patch.object(torch, "compile", not_compiled), suppress(ImportError):
             import bitsandbytes  # noqa: F401
         from transformers import utils
 
@@ -63,6 +63,6 @@ def _import_silent_torch() -> None:
             os.environ.pop(_LOG_LEVEL)
 
 
-def _not_compiled(function: Any = None, **_: Any) -> Any:
+def not_compiled(function: Any = None, **_: Any) -> Any:
     """Stands in for ``torch.compile``, with or without arguments, and compiles nothing."""
     return function or (lambda decorated: decorated)

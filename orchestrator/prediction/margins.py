@@ -1,6 +1,6 @@
 """Techniques whose traces are less exact than others: by how much, and why, one row each."""
 
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, replace
 
 from jobs.spec import TrialSpec
@@ -19,10 +19,6 @@ class Margin:
     note: str
 
 
-_UNCOMPARED = 0.1
-"""For techniques without a recorded run: ten times the share of those that have one."""
-
-
 def _is_other_adapter(spec: TrialSpec, _: object) -> bool:
     if hook_name(spec, "model") != "peft_adapter":
         return False
@@ -39,29 +35,34 @@ def _gathers_weights(spec: TrialSpec, _: object) -> bool:
     return bool(zero.get("offload_param"))
 
 
+def _cuts_loss(spec: TrialSpec, _: object) -> bool:
+    return hook_name(spec, "loss") == "cut_loss"
+
+
 def _changes_the_trainers_pass(spec: TrialSpec, _: object) -> bool:
     arguments = spec.settings.training_arguments
     names = ("label_smoothing_factor", "neftune_noise_alpha")
     return "trained" in spec.settings.hooks or any(arguments.get(name) for name in names)
 
 
+_UNCOMPARED: Mapping[str, Callable[[TrialSpec, Container[str]], bool]] = {
+    "attention: what these kernels take follows from their source, and": lambda _, kernels: (
+        FLASH in kernels
+    ),
+    "experts: batched_mm": _multiplies_experts_in_a_batch,
+    "adapter: this one": _is_other_adapter,
+    "loss: cce": _cuts_loss,
+    "training: some of the model's own weights, noise or smoothed labels": (
+        _changes_the_trainers_pass
+    ),
+}
+"""What no recorded run has -> the trials that have it."""
 _MARGINS = (
     # The recorded peaks of 24 configurations are within 2.1 % of their traces.
     Margin(
         applies=lambda _, kernels: EVEN_ROUTING in kernels,
         share=0.03,
         note="experts: the trace gives every expert as many tokens, so the interval is wider",
-    ),
-    Margin(
-        applies=lambda _, kernels: FLASH in kernels,
-        share=_UNCOMPARED,
-        note="attention: what these kernels take follows from their source, and was never compared "
-        "with a GPU, so the interval is wider",
-    ),
-    Margin(
-        applies=_multiplies_experts_in_a_batch,
-        share=_UNCOMPARED,
-        note="experts: batched_mm was never compared with a GPU, so the interval is wider",
     ),
     # The recorded peaks of 33 configurations are within 4.4 % of their traces.
     Margin(
@@ -76,16 +77,14 @@ _MARGINS = (
         note="offload: weights that come from the host have segments of their own, of which three "
         "trials took 11 to 17 % more than predicted, so the interval is wider",
     ),
-    Margin(
-        applies=_is_other_adapter,
-        share=_UNCOMPARED,
-        note="adapter: this one was never compared with a GPU, so the interval is wider",
-    ),
-    Margin(
-        applies=_changes_the_trainers_pass,
-        share=_UNCOMPARED,
-        note="training: a training of some of the model's own weights, with noise or smoothed "
-        "labels was never compared with a GPU, so the interval is wider",
+    # Ten times the share of techniques that have a recorded run.
+    *(
+        Margin(
+            applies=applies,
+            share=0.1,
+            note=f"{what} was never compared with a GPU, so the interval is wider",
+        )
+        for what, applies in _UNCOMPARED.items()
     ),
 )
 

@@ -31,7 +31,13 @@ _HOOK_PLACES = {
 """Place of a hook -> why a trial that has one there is not predicted."""
 _TRACED_KERNELS = ("", "only_kernel", "without_cudnn", "variable_length_attention")
 _UNTRACED_ATTENTION = ("flex", "flash_attention_4", "kernels-community/flash-attn4")
-_LIGER_PLACES: tuple[HookPlace, ...] = ("layers", "loss")
+_TRITON_PLACES: tuple[HookPlace, ...] = ("layers", "loss")
+_TRITON_LIBRARIES = {
+    "liger_kernels": "liger_kernel",
+    "liger_loss": "liger_kernel",
+    "cut_loss": "cut_cross_entropy",
+}
+"""Hook -> the package in Python whose own code is traced, without its kernels."""
 _TRACED_LORA = PLAIN_LORA.union(
     ("bias", "dtype", "ensure_weight_tying", "fan_in_fan_out", "lora_bias", "lora_dropout")
 ).union(("init_lora_weights", "modules_to_save", "trainable_token_indices", "use_dora"))
@@ -44,8 +50,10 @@ _UNTRACED_ADAPTERS = ("adalora", "loha", "lokr")
 """Methods of PEFT that need the length of the training, or that no trace can differentiate."""
 
 
-def runs_liger(spec: TrialSpec) -> bool:
-    return any("liger" in hook_name(spec, place) for place in _LIGER_PLACES)
+def triton_libraries(spec: TrialSpec) -> list[str]:
+    """Packages of triton kernels whose own code a trial runs."""
+    hooks = (hook_name(spec, place) for place in _TRITON_PLACES)
+    return [_TRITON_LIBRARIES[own] for own in hooks if own in _TRITON_LIBRARIES]
 
 
 def runs_trl(spec: TrialSpec) -> bool:
@@ -133,10 +141,10 @@ def _is_traced_lora(parameters: Mapping[str, Any]) -> bool:
 def _layers_and_loss(spec: TrialSpec) -> Iterator[str]:
     if hook_name(spec, "layers") == "hub_layers":
         yield "the kernels of the Hub are not traced"
-    if hook_name(spec, "loss") == "cut_loss":
-        yield "the kernels of this loss are not traced"
-    if runs_liger(spec) and importlib.util.find_spec("liger_kernel") is None:
-        yield "Liger's own code is traced, and not installed: pip install liger-kernel"
+    for library in triton_libraries(spec):
+        if importlib.util.find_spec(library) is None:
+            name = library.replace("_", "-")
+            yield f"the own code of {name} is traced, and not installed: pip install {name}"
 
 
 def _untraced_states(spec: TrialSpec) -> Iterator[str]:

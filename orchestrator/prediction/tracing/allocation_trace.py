@@ -235,6 +235,10 @@ class AllocationRecorder(TorchDispatchMode):
         own = Operation(kind, self._phase, reads=access, writes=access if writes else ())
         self._recording.operations.append(own)
 
+    def multiply(self, left: torch.Tensor, right: torch.Tensor, result: torch.Tensor) -> None:
+        """Record a product that no operator runs, of rows with rows; none is in memory."""
+        self._record_operation(_aten.mm.default, (left, right.t()), result)
+
     def repeated(self, times: int) -> Iterator[None]:
         """The first of many equal passes of a loop, which stands for what all of them compute."""
         operations = self._recording.operations

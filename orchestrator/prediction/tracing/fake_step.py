@@ -31,10 +31,10 @@ from orchestrator.prediction.tracing.fakes.fake_libraries import (
     recorded_resizes,
     usual_masks,
 )
-from orchestrator.prediction.tracing.fakes.fake_liger import LigerModules
 from orchestrator.prediction.tracing.fakes.fake_quantized import packed_weights
 from orchestrator.prediction.tracing.fakes.fake_ranks import shared, unreduced
 from orchestrator.prediction.tracing.fakes.fake_trainer import counts, prepare, with_its_loss
+from orchestrator.prediction.tracing.fakes.fake_triton import TritonModules
 from orchestrator.prediction.tracing.fakes.fake_trl import TrlTrainer, trl_on_cuda
 from orchestrator.prediction.tracing.fakes.fake_update import (
     Updates,
@@ -50,8 +50,8 @@ from orchestrator.prediction.unsupported import (
     has_images,
     has_packed_base,
     is_fsdp,
-    runs_liger,
     runs_trl,
+    triton_libraries,
 )
 
 
@@ -72,12 +72,12 @@ class FakeStep:
         self.spec = spec
         self._gpu = gpu
         self.picks: Picks = set()
-        self._liger = LigerModules(gpu)
         self._known = known or KnownResults()
         self._recorder = AllocationRecorder(self._known)
+        self._triton = TritonModules(triton_libraries(spec), gpu, self._recorder)
         self._arguments = cpu_arguments(spec)
         self.batches, self._model_spec = batches or batches_and_model(spec)
-        if runs_liger(spec):
+        if triton_libraries(spec):
             # Imported first, so that what Liger changes in the module is undone.
             config = models.architecture_config(spec.model)
             auto_class(spec.model.task, config)._model_mapping[type(config)]
@@ -92,7 +92,9 @@ class FakeStep:
         enable_checkpointing(self.model, self._arguments)
         prepare(self.model, spec, self._arguments)
         self.model.train()
-        self._recorder.follows_values = runs_trl(spec) or has_images(spec)
+        self._recorder.follows_values = (
+            runs_trl(spec) or has_images(spec) or "cut_cross_entropy" in triton_libraries(spec)
+        )
 
     def _trl_trainer(self) -> TrlTrainer | None:
         if not isinstance(self.batches, TrlBatches):
@@ -119,13 +121,13 @@ class FakeStep:
         with warnings.catch_warnings(), movable_modules(), usual_masks(), flash:
             warnings.simplefilter("ignore")
             on_cuda = cuda_semantics(self._gpu, self.picks, allowed_kernels(self.spec))
-            liger = self._liger.present() if runs_liger(self.spec) else nullcontext()
+            triton = self._triton.present() if triton_libraries(self.spec) else nullcontext()
             packing = packed_weights() if has_packed_base(self.spec) else nullcontext()
             resizing = recorded_resizes(self._recorder)
             recorder = self._recorder if is_recorded else nullcontext()
             trl = trl_on_cuda(self._recorder) if runs_trl(self.spec) else nullcontext()
             scalars = readable_scalars()
-            with liger, trl, packing, on_cuda, resizing, scalars, self._known.mode, recorder:
+            with triton, trl, packing, on_cuda, resizing, scalars, self._known.mode, recorder:
                 yield
 
     def _built_model(self) -> Any:

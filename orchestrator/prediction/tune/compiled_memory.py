@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from jobs.spec import TrialSpec
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.model_group import ModelGroup
-from orchestrator.prediction.unsupported import has_packed_base, runs_liger
+from orchestrator.prediction.unsupported import has_packed_base, triton_libraries
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.compiled_block import CompiledBlock
@@ -25,8 +25,8 @@ class CompiledMemory:
     def kept(self, spec: TrialSpec) -> float:
         """Share of the activations that are saved without compiling; 1 if that is not known."""
         simpler = traceable(spec).spec
-        # A packed base is no input of a graph, and Liger's kernels are none of its operators.
-        if has_packed_base(simpler) or runs_liger(spec):
+        # A packed base is no input of a graph, and kernels of triton are none of its operators.
+        if has_packed_base(simpler) or triton_libraries(spec):
             return 1.0
         if simpler.settings.training_arguments.get("gradient_checkpointing"):
             return 1.0  # of a checkpointed block only the inputs are kept, compiled or not

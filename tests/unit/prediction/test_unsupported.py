@@ -52,10 +52,11 @@ def test_images_with_texts_are_predicted_if_all_rows_are_equal(is_equal):
     assert ("their images differ" in unpredictable(spec)) != is_equal
 
 
-@pytest.mark.parametrize("choices", [{"loss": "liger"}, {"kernels": "liger"}])
-def test_liger_is_traced_where_it_is_installed(choices, monkeypatch):
+@pytest.mark.parametrize("choices", [{"loss": "liger"}, {"kernels": "liger"}, {"loss": "cce"}])
+def test_library_of_kernels_is_traced_where_it_is_installed(choices, monkeypatch):
     spec = build_tiny_spec(choices)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    assert "pip install liger-kernel" in unpredictable(spec)
+    name = "cut-cross-entropy" if "cce" in choices.values() else "liger-kernel"
+    assert f"pip install {name}" in unpredictable(spec)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     assert not unpredictable(spec)

@@ -3,7 +3,7 @@
 fake_libraries.py    code paths that refuse tensors without data, replaced
 fake_update.py       clipping and optimizers
 fake_trainer.py      the Trainer's noise, and its loss outside of the model
-fake_liger.py        Liger's own code, with kernels that do nothing
+fake_triton.py       libraries of triton kernels, which do nothing: Liger, cut-cross-entropy
 fake_trl.py          TRL's own Trainers, as they compute with triton on CUDA
 fake_flash.py        the package flash-attn, by PyTorch's own kernel of the same memory
 fake_ranks.py        PyTorch's engines of several ranks, of which this process is the first
