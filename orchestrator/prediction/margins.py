@@ -41,12 +41,19 @@ def _changes_the_trainers_pass(spec: TrialSpec, _: object) -> bool:
     return "trained" in spec.settings.hooks or any(arguments.get(name) for name in names)
 
 
+def _rounds_to_blocks(spec: TrialSpec, _: object) -> bool:
+    """Whether torchao multiplies in MXFP4 or NVFP4, or as if it did."""
+    rounding = spec.settings.hooks.get("rounding")
+    return rounding is not None and rounding.arguments["scheme"] in ("mxfp4", "nvfp4")
+
+
 _UNCOMPARED: Mapping[str, Callable[[TrialSpec, Container[str]], bool]] = {
     "attention: what these kernels take follows from their source, and": lambda _, kernels: (
         FLASH in kernels
     ),
     "experts: batched_mm": _multiplies_experts_in_a_batch,
     "adapter: this one": _is_other_adapter,
+    "qat: a format of 4-bit blocks": _rounds_to_blocks,
     "training: some of the model's own weights, noise or smoothed labels": (
         _changes_the_trainers_pass
     ),

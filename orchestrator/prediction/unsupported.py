@@ -25,7 +25,6 @@ _HOOK_PLACES = {
     "regions": "torch.compile plans its own buffers",
     "allocator": "only the allocator's default settings are modelled",
     "linears": "torchao's casts to FP8 are not traced",
-    "rounding": "torchao's rounded linear layers are not traced",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
 _TRACED_KERNELS = ("", "only_kernel", "without_cudnn", "variable_length_attention")
@@ -104,7 +103,6 @@ def unpredictable(spec: TrialSpec) -> str:
     reasons = itertools.chain(
         _untraced_code(spec),
         _untraced_kernels(spec),
-        _layers_and_loss(spec),
         _untraced_states(spec),
         _unmodelled_deepspeed(spec),
     )
@@ -116,12 +114,23 @@ def _untraced_code(spec: TrialSpec) -> Iterator[str]:
         yield "what your own code computes is not traced"
     if has_images(spec) and spec.may_be_ragged:
         yield "texts of unequal length with images are not traced: their images differ, too"
-    if (runs_trl(spec) or moves_by_trl(spec)) and importlib.util.find_spec("trl") is None:
-        yield "TRL's own code is traced, and not installed: pip install trl"
+    for library in _traced_libraries(spec):
+        if importlib.util.find_spec(library) is None:
+            name = library.replace("_", "-")
+            yield f"the own code of {name} is traced, and not installed: pip install {name}"
     if not runs_trl(spec):
         return
     if spec.world_size > 1 or spec.settings.deepspeed is not None:
         yield "TRL's Trainers are traced on one GPU, without DeepSpeed"
+
+
+def _traced_libraries(spec: TrialSpec) -> Iterator[str]:
+    """Packages in Python whose own code a trace runs."""
+    yield from triton_libraries(spec)
+    if runs_trl(spec) or moves_by_trl(spec):
+        yield "trl"
+    if "rounding" in spec.settings.hooks:
+        yield "torchao"
 
 
 def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
@@ -129,6 +138,8 @@ def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
     if spec.settings.training_arguments.get("torch_compile"):
         yield "torch.compile plans its own buffers"
     yield from (reason for place, reason in _HOOK_PLACES.items() if place in hooks)
+    if hook_name(spec, "layers") == "hub_layers":
+        yield "the kernels of the Hub are not traced"
     if hook_name(spec, "kernels") not in _TRACED_KERNELS:
         yield "the kernels of this attention are not traced"
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))
@@ -159,15 +170,6 @@ def _is_traced_base(spec: TrialSpec) -> bool:
 def _is_traced_lora(parameters: Mapping[str, Any]) -> bool:
     initialization = parameters.get("init_lora_weights", True)
     return _TRACED_LORA.issuperset(parameters) and initialization in _TRACED_INITIALIZATIONS
-
-
-def _layers_and_loss(spec: TrialSpec) -> Iterator[str]:
-    if hook_name(spec, "layers") == "hub_layers":
-        yield "the kernels of the Hub are not traced"
-    for library in triton_libraries(spec):
-        if importlib.util.find_spec(library) is None:
-            name = library.replace("_", "-")
-            yield f"the own code of {name} is traced, and not installed: pip install {name}"
 
 
 def _untraced_states(spec: TrialSpec) -> Iterator[str]:
