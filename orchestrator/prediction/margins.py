@@ -39,12 +39,6 @@ def _cuts_loss(spec: TrialSpec, _: object) -> bool:
     return hook_name(spec, "loss") == "cut_loss"
 
 
-def _changes_the_trainers_pass(spec: TrialSpec, _: object) -> bool:
-    arguments = spec.settings.training_arguments
-    names = ("label_smoothing_factor", "neftune_noise_alpha")
-    return "trained" in spec.settings.hooks or any(arguments.get(name) for name in names)
-
-
 _UNCOMPARED: Mapping[str, Callable[[TrialSpec, Container[str]], bool]] = {
     "attention: what these kernels take follows from their source, and": lambda _, kernels: (
         FLASH in kernels
@@ -52,9 +46,6 @@ _UNCOMPARED: Mapping[str, Callable[[TrialSpec, Container[str]], bool]] = {
     "experts: batched_mm": _multiplies_experts_in_a_batch,
     "adapter: this one": _is_other_adapter,
     "loss: cce": _cuts_loss,
-    "training: some of the model's own weights, noise or smoothed labels": (
-        _changes_the_trainers_pass
-    ),
 }
 """What no recorded run has -> the trials that have it."""
 _MARGINS = (

@@ -171,8 +171,8 @@ def _unmodelled_deepspeed(spec: TrialSpec) -> Iterator[str]:
         yield "the buffers of SuperOffload are not modelled"
     if str(optimizer.get("device", "none")) != "none":
         return
-    name = str(spec.settings.training_arguments.get("optim", "adamw_torch_fused"))
-    if not name.startswith("adamw_torch"):
-        yield "DeepSpeed flattens parameters before this optimizer sees them"
-    if spec.accumulation > 1 and spec.world_size == 1:
-        yield "how DeepSpeed accumulates gradients on the GPU is not modelled"
+    name = str((config.get("optimizer") or {}).get("type", "AdamW"))
+    if name.lower() not in ("adam", "adamw"):
+        yield f"DeepSpeed's own {name} is not traced"
+    if (config.get("data_types") or {}).get("grad_accum_dtype"):
+        yield "gradients that DeepSpeed accumulates in another format are not modelled"

@@ -2,6 +2,7 @@
 
 fake_libraries.py    code paths that refuse tensors without data, replaced
 fake_update.py       clipping and optimizers
+fake_zero.py         an optimizer's step under DeepSpeed's engine
 fake_trainer.py      the Trainer's noise, and its loss outside of the model
 fake_triton.py       libraries of triton kernels, which do nothing: Liger, cut-cross-entropy
 fake_trl.py          TRL's own Trainers, as they compute with triton on CUDA
