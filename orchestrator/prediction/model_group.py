@@ -32,7 +32,7 @@ from orchestrator.prediction.time.step_work import (
     step_of,
     update_key,
 )
-from orchestrator.prediction.unsupported import is_fsdp
+from orchestrator.prediction.unsupported import empties_cache, has_timed_step, is_fsdp
 from orchestrator.units import memory
 
 if TYPE_CHECKING:
@@ -79,10 +79,7 @@ class ModelGroup:
         """The trial's memory and, where it is known and more than likely figures are wanted, what a
         step runs."""
         found = self.memory(spec)
-        if found.device is None or self.shared.is_likely:
-            return found
-        # DeepSpeed on one GPU is for states on the host, whose time is not known.
-        if spec.world_size == 1 and spec.settings.deepspeed is not None:
+        if found.device is None or self.shared.is_likely or not has_timed_step(spec):
             return found
         with suppress(ValueError):  # what a step runs may not be known
             return replace(found, step=self.step_work(spec))
@@ -158,6 +155,7 @@ class ModelGroup:
             accumulation=spec.accumulation,
             first_update=updates.first,
             update=updates.later,
+            empties_cache=empties_cache(spec),
         )
         return _Parts(streams=streams, paged=updates.paged, notes=_paged_note(updates))
 

@@ -24,6 +24,7 @@ from orchestrator.prediction.tracing.cpu_arguments import cpu_arguments
 from orchestrator.prediction.tracing.cuda.cuda_attention import Picks, allowed_kernels
 from orchestrator.prediction.tracing.cuda.cuda_semantics import cuda_semantics
 from orchestrator.prediction.tracing.fakes.fake_flash import flash_attention
+from orchestrator.prediction.tracing.fakes.fake_host import host_memory
 from orchestrator.prediction.tracing.fakes.fake_libraries import (
     leave_out_host_states,
     movable_modules,
@@ -53,6 +54,7 @@ from orchestrator.prediction.unsupported import (
     is_fsdp,
     runs_trl,
     triton_libraries,
+    waits_on_host,
 )
 
 
@@ -129,7 +131,8 @@ class FakeStep:
             recorder = self._recorder if is_recorded else nullcontext()
             trl = trl_on_cuda(self._recorder) if runs_trl(self.spec) else nullcontext()
             scalars = readable_scalars()
-            with triton, trl, packing, on_cuda, resizing, scalars, self._known.mode, recorder:
+            host = host_memory() if waits_on_host(self.spec) else nullcontext()
+            with host, triton, trl, packing, on_cuda, resizing, scalars, self._known.mode, recorder:
                 yield
 
     def _built_model(self) -> Any:

@@ -22,9 +22,7 @@ ADAPTER = {"adapter": "lora_r8"}
         ({**ADAPTER, "base": "bnb_4bit", "compile": "inductor_regional"}, True, 1.0),
         ({"attention": "flex_attention"}, False, 1.0),
         ({"qat": "int8_int4"}, False, 1.0),
-        ({"activations": "checkpoint_offload"}, False, 1.0),
-        ({"activations": "checkpoint_selective"}, False, 1.0),
-        ({**ADAPTER, "loop": "trl_dpo(activation_offloading=true)"}, False, 1.0),
+        ({"activations": "checkpoint_selective"}, True, 1.0),
         ({"loop": "trl_sft"}, True, 1.0),
     ],
 )
