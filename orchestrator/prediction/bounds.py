@@ -83,7 +83,7 @@ _TECHNIQUES = (
     # Four bits of each weight of 16, or more.
     _Technique(hooks={"base": _IN_16_BITS}, applies=_has_base, weights=0.25),
     _Technique(hooks={"layers": None, "linears": None, "rounding": None, "loss": None}),
-    _Technique(hooks={"checkpointing": None}, arguments={"gradient_checkpointing_kwargs": None}),
+    _Technique(hooks={"checkpointing": None}),
     _Technique(hooks={"kernels": None}, kwargs=("attn_implementation", "experts_implementation")),
     # A plain training of the same model: TRL's own losses need no less.
     _Technique(hooks={"rows": None, "preferences": None, "arguments": None, "loop": _TRAINER}),

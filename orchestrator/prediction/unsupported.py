@@ -26,7 +26,6 @@ _HOOK_PLACES = {
     "allocator": "only the allocator's default settings are modelled",
     "linears": "torchao's casts to FP8 are not traced",
     "rounding": "torchao's rounded linear layers are not traced",
-    "checkpointing": "what selective checkpointing or offloading keeps is not traced",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
 _TRACED_KERNELS = ("", "only_kernel", "without_cudnn", "variable_length_attention")
@@ -79,6 +78,32 @@ def multiplies_integers(spec: TrialSpec) -> bool:
     return has_packed_base(spec) and spec.settings.hooks["base"].arguments["method"] == "bnb_8bit"
 
 
+def moves_by_trl(spec: TrialSpec) -> bool:
+    """Whether TRL's code moves activations to the host and back."""
+    arguments = spec.settings.hooks.get("arguments")
+    parameters = {} if arguments is None else arguments.arguments["parameters"]
+    own = hook_name(spec, "checkpointing") == "offloaded_activations"
+    return own or bool(parameters.get("activation_offloading"))
+
+
+def waits_on_host(spec: TrialSpec) -> bool:
+    """Whether activations move to the host and back."""
+    checkpoint = spec.settings.training_arguments.get("gradient_checkpointing_kwargs") or {}
+    return moves_by_trl(spec) or bool(checkpoint.get("offload"))
+
+
+def empties_cache(spec: TrialSpec) -> bool:
+    """Whether each forward pass begins by emptying the allocator's cache."""
+    return moves_by_trl(spec) and importlib.util.find_spec("bitsandbytes") is not None
+
+
+def has_timed_step(spec: TrialSpec) -> bool:
+    """Whether the time of a step follows from its kernels. It does not where they wait for states
+    or activations on the host, or where PyTorch dispatches each of them in Python."""
+    offloads = spec.world_size == 1 and spec.settings.deepspeed is not None
+    return not (offloads or waits_on_host(spec) or "checkpointing" in spec.settings.hooks)
+
+
 def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty if something is."""
     reasons = itertools.chain(
@@ -96,14 +121,12 @@ def _untraced_code(spec: TrialSpec) -> Iterator[str]:
         yield "what your own code computes is not traced"
     if has_images(spec) and spec.may_be_ragged:
         yield "texts of unequal length with images are not traced: their images differ, too"
+    if (runs_trl(spec) or moves_by_trl(spec)) and importlib.util.find_spec("trl") is None:
+        yield "TRL's own code is traced, and not installed: pip install trl"
     if not runs_trl(spec):
         return
-    if importlib.util.find_spec("trl") is None:
-        yield "TRL's own code is traced, and not installed: pip install trl"
     if spec.world_size > 1 or spec.settings.deepspeed is not None:
         yield "TRL's Trainers are traced on one GPU, without DeepSpeed"
-    if spec.settings.hooks["arguments"].arguments["parameters"].get("activation_offloading"):
-        yield "activations offloaded to the host overlap with the computation"
 
 
 def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
@@ -156,8 +179,6 @@ def _untraced_states(spec: TrialSpec) -> Iterator[str]:
         yield "torchao compiles its optimizers"
     if hook_name(spec, "optimizer") == "muon":
         yield "the temporary matrices of Muon's update were never compared with a GPU"
-    if (arguments.get("gradient_checkpointing_kwargs") or {}).get("offload"):
-        yield "activations offloaded to the host overlap with the computation"
     yield from (reason for name, reason in _ARGUMENTS.items() if arguments.get(name))
 
 
@@ -174,8 +195,8 @@ def _unmodelled_deepspeed(spec: TrialSpec) -> Iterator[str]:
         yield "the buffers of SuperOffload are not modelled"
     if str(optimizer.get("device", "none")) != "none":
         return
-    name = str(spec.settings.training_arguments.get("optim", "adamw_torch_fused"))
-    if not name.startswith("adamw_torch"):
-        yield "DeepSpeed flattens parameters before this optimizer sees them"
-    if spec.accumulation > 1 and spec.world_size == 1:
-        yield "how DeepSpeed accumulates gradients on the GPU is not modelled"
+    name = str((config.get("optimizer") or {}).get("type", "AdamW"))
+    if name.lower() not in ("adam", "adamw"):
+        yield f"DeepSpeed's own {name} is not traced"
+    if (config.get("data_types") or {}).get("grad_accum_dtype"):
+        yield "gradients that DeepSpeed accumulates in another format are not modelled"

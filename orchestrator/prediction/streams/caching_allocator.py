@@ -55,7 +55,7 @@ class CachingAllocator:
     upwards: bool = False
     allocated: int = 0
     reserved: int = 0
-    """It grows, except in ``empty_cache``."""
+    peak_reserved: int = 0
     opened: int = 0
     """Bytes of all segments so far, of which addresses are made."""
     peak_allocated: int = 0
@@ -115,6 +115,7 @@ class CachingAllocator:
     def _segment(self, size: int, pool: Pool) -> Block:
         nbytes = segment_bytes(size)
         self.reserved += nbytes
+        self.peak_reserved = max(self.peak_reserved, self.reserved)
         self.opened += nbytes
         address = self.opened - nbytes if self.upwards else 2**47 - self.opened
         return Block(address, nbytes, pool)

@@ -34,13 +34,15 @@ class TrialStreams:
     """A batch of an evaluation, which follows the training; None: nothing is evaluated."""
     reserved_elsewhere: int = 0
     """Bytes cached for another CUDA stream, which are not given to this one."""
+    empties_cache: bool = False
+    """Whether each forward pass begins with an empty cache."""
 
     def digest(self, sized: SizedStreams) -> tuple[object, ...]:
         """Equal for trials with equal peaks, whose steps are equal."""
         updates = (self.first_update, self.update)
         parts = (self.model, self.first, self.later, *updates, self.evaluation)
         digests = [part and sized(part).digest for part in parts]
-        return (*digests, self.accumulation, self.reserved_elsewhere)
+        return (*digests, self.accumulation, self.reserved_elsewhere, self.empties_cache)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,18 +69,18 @@ def replay(trial: TrialStreams, sized: SizedStreams, *, upwards: bool = True) ->
     The driver chooses the addresses of segments. With ``upwards`` a second order shows whether they
     matter.
     """
-    downwards = _Replay()
+    downwards = _Replay(empties_cache=trial.empties_cache)
     downwards.train(trial, sized)
     other = downwards
     if upwards:
-        other = _Replay(CachingAllocator(upwards=True))
+        other = _Replay(CachingAllocator(upwards=True), empties_cache=trial.empties_cache)
         other.train(trial, sized)
     allocations = _step_allocations(trial, sized)
     largest = max((nbytes for _, nbytes in allocations), default=0)
     return ReplayedPeaks(
         allocated=downwards.allocator.peak_allocated,
-        reserved=downwards.allocator.reserved + trial.reserved_elsewhere,
-        reserved_upwards=other.allocator.reserved + trial.reserved_elsewhere,
+        reserved=downwards.allocator.peak_reserved + trial.reserved_elsewhere,
+        reserved_upwards=other.allocator.peak_reserved + trial.reserved_elsewhere,
         at_peak={kind: nbytes for kind, nbytes in downwards.at_peak.items() if nbytes},
         is_of_evaluation=downwards.is_of_evaluation,
         largest_block=caching_allocator.segment_bytes(caching_allocator.rounded(largest)),
@@ -112,6 +114,7 @@ class _Replay:
     at_peak: Counter[str] = field(default_factory=Counter)
     """Kind -> bytes at the peak so far."""
     is_of_evaluation: bool = False
+    empties_cache: bool = False
 
     def train(self, trial: TrialStreams, sized: SizedStreams) -> None:
         self.run(sized(trial.model))
@@ -119,6 +122,7 @@ class _Replay:
         self.allocator.empty_cache()
         # As the memory tracker does when the model is built.
         self.allocator.peak_allocated = self.allocator.allocated
+        self.allocator.peak_reserved = self.allocator.reserved
         self.at_peak = self.by_kind.copy()
         if trial.steps:
             self._steps(trial.steps, sized(trial.first_update), sized(trial.update))
@@ -146,7 +150,11 @@ class _Replay:
         self, steps: Sequence[Sequence[SizedStream]], update: SizedStream, later: SizedStream
     ) -> None:
         for micro_batches in steps:
-            temporary = [held for own in micro_batches for held in self.run(own)]
+            temporary: list[Held] = []
+            for own in micro_batches:
+                if self.empties_cache:
+                    self.allocator.empty_cache()
+                temporary += self.run(own)
             self.run(update)
             # ``zero_grad``, and the step's batches go out of scope.
             self.free(temporary)

@@ -142,7 +142,7 @@ class AllocationRecorder(TorchDispatchMode):
         if func is _aten._local_scalar_dense.default:
             return self._value_of(args[0])
         if func.namespace == "bitsandbytes" and not func._schema.returns:
-            self._record_operation(func, args, None)
+            self.record_operation(func, args, None)
             return None  # its update kernels work in place
         if func in _BY_MASK or torch.Tag.dynamic_output_shape in func.tags:
             selected = self._sized_by_values(func, args, kwargs or {})
@@ -170,7 +170,7 @@ class AllocationRecorder(TorchDispatchMode):
         if func in _NEW_ATTENTION and has_no_older_kernel(*args[:2]):
             self._recording.kernels.add(NEEDS_AMPERE)
         self._recording.take_for_a_kernel(workspaces(func, args))
-        self._record_operation(func, args, output)
+        self.record_operation(func, args, output)
         return output
 
     def _routed_tokens(self, mask: torch.Tensor) -> Any:
@@ -189,7 +189,7 @@ class AllocationRecorder(TorchDispatchMode):
         positions = self._nonzero(mask, rows)
         shape = (rows, *args[0].shape[mask.dim() :]) if func is _aten.index.Tensor else args[2]
         output = self._empty(args[0], shape, args[0].dtype)
-        self._record_operation(func, args, output)
+        self.record_operation(func, args, output)
         del positions
         return output
 
@@ -213,7 +213,7 @@ class AllocationRecorder(TorchDispatchMode):
         for own, value in zip(results, found, strict=True):
             know(own, value)
         output = results[0] if len(func._schema.returns) == 1 else tuple(results)
-        self._record_operation(func, args, output)
+        self.record_operation(func, args, output)
         return output
 
     def _nonzero(self, mask: torch.Tensor, rows: int) -> Any:
@@ -235,10 +235,6 @@ class AllocationRecorder(TorchDispatchMode):
         own = Operation(kind, self._phase, reads=access, writes=access if writes else ())
         self._recording.operations.append(own)
 
-    def multiply(self, left: torch.Tensor, right: torch.Tensor, result: torch.Tensor) -> None:
-        """Record a product that no operator runs, of rows with rows; none is in memory."""
-        self._record_operation(_aten.mm.default, (left, right.t()), result)
-
     def repeated(self, times: int) -> Iterator[None]:
         """The first of many equal passes of a loop, which stands for what all of them compute."""
         operations = self._recording.operations
@@ -246,9 +242,9 @@ class AllocationRecorder(TorchDispatchMode):
         yield
         operations += operations[before:] * (times - 1)
 
-    def _record_operation(self, func: Any, args: tuple[Any, ...], output: Any) -> None:
-        own = operation(func, args, output, self._phase, self._number)
-        if own is not None:
+    def record_operation(self, func: Any, args: tuple[Any, ...], output: Any) -> None:
+        """Record what an operator computes, or a kernel that computes as much."""
+        if own := operation(func, args, output, self._phase, self._number):
             self._recording.operations.append(own)
 
     def _number(self, tensor: torch.Tensor) -> int:

@@ -24,6 +24,7 @@ from orchestrator.prediction.tracing.cpu_arguments import cpu_arguments
 from orchestrator.prediction.tracing.cuda.cuda_attention import Picks, allowed_kernels
 from orchestrator.prediction.tracing.cuda.cuda_semantics import cuda_semantics
 from orchestrator.prediction.tracing.fakes.fake_flash import flash_attention
+from orchestrator.prediction.tracing.fakes.fake_host import host_memory
 from orchestrator.prediction.tracing.fakes.fake_libraries import (
     leave_out_host_states,
     movable_modules,
@@ -42,6 +43,7 @@ from orchestrator.prediction.tracing.fakes.fake_update import (
     runs_trainer,
     update,
 )
+from orchestrator.prediction.tracing.fakes.fake_zero import engine_updates
 from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.known_values import know, readable_scalars
 from orchestrator.prediction.tracing.rows.batches import Batches, BatchShapes, batches_of
@@ -52,6 +54,7 @@ from orchestrator.prediction.unsupported import (
     is_fsdp,
     runs_trl,
     triton_libraries,
+    waits_on_host,
 )
 
 
@@ -112,6 +115,7 @@ class FakeStep:
         sharding = (
             self.spec.world_size,
             self.spec.settings.training_arguments.get("fsdp_config"),
+            self.spec.settings.deepspeed,
         )
         return repr((self.model, parameters, runs_trainer(self.spec), sharding))
 
@@ -127,7 +131,8 @@ class FakeStep:
             recorder = self._recorder if is_recorded else nullcontext()
             trl = trl_on_cuda(self._recorder) if runs_trl(self.spec) else nullcontext()
             scalars = readable_scalars()
-            with triton, trl, packing, on_cuda, resizing, scalars, self._known.mode, recorder:
+            host = host_memory() if waits_on_host(self.spec) else nullcontext()
+            with host, triton, trl, packing, on_cuda, resizing, scalars, self._known.mode, recorder:
                 yield
 
     def _built_model(self) -> Any:
@@ -247,6 +252,8 @@ class FakeStep:
         """Clipping and the optimizer's step of ``spec``."""
         arguments = cpu_arguments(spec)
         with self.traced(), plain_paged_memory():
+            if spec.settings.deepspeed is not None:
+                return engine_updates(self.model, spec, self._recorder)
             # The update needs the gradients that a micro-batch leaves.
             for parameter in self.model.parameters():
                 parameter.grad = None

@@ -10,7 +10,7 @@ import yaml
 
 from jobs.spec import DatasetFile, DataSpec
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.unsupported import unpredictable
+from orchestrator.prediction.unsupported import has_timed_step, unpredictable
 from tests.conftest import build_tiny_spec
 from tests.support.commands import ROOT
 from tests.support.config_files import config_of
@@ -60,3 +60,17 @@ def test_library_of_kernels_is_traced_where_it_is_installed(choices, monkeypatch
     assert f"pip install {name}" in unpredictable(spec)
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     assert not unpredictable(spec)
+
+
+@pytest.mark.parametrize(
+    ("choices", "is_timed"),
+    [
+        ({"activations": "checkpoint"}, True),
+        ({"activations": "checkpoint_selective"}, False),
+        ({"activations": "checkpoint_offload"}, False),
+        ({"loop": "trl_sft(activation_offloading=true)"}, False),
+        ({"offload": "zero2_cpu_optimizer"}, False),
+    ],
+)
+def test_time_of_a_step_that_waits_for_the_host_is_not_known(choices, is_timed):
+    assert has_timed_step(build_tiny_spec(choices)) is is_timed

@@ -26,6 +26,7 @@ _TRITON = """
     triton.testing
 """
 """The modules that the libraries import."""
+_MULTIPLIED = torch.ops.aten.mm.default
 _LOGITS = {"_cce_lse_forward_kernel": 1, "_cce_backward_kernel": 3}
 """Kernel of cut-cross-entropy -> how many products as large as that of all logits it computes. The
 backward pass skips some where gradients are too small; how many depends on the weights."""
@@ -107,7 +108,7 @@ class _Kernel:
     def _launch(self, *args: Any, **_: Any) -> None:
         for _product in range(_LOGITS.get(self.fn.__name__, 0)):
             hidden, weight, result = args[:3]
-            self._recorder.multiply(hidden, weight, result)
+            self._recorder.record_operation(_MULTIPLIED, (hidden, weight.t()), result)
 
 
 def _unchanged(*_: Any, **__: Any) -> Any:

@@ -68,13 +68,26 @@ def test_replay_evaluation_follows_the_training_and_finds_its_states():
     assert not replay(dataclasses.replace(trial, evaluation=small), SIZED).is_of_evaluation
 
 
+def test_replay_of_an_emptied_cache_reserves_no_block_that_the_next_pass_cannot_use():
+    # A second micro-batch needs 32 MiB more than the first, whose block it cannot use.
+    first = _stream(_tensor(1, 32 * MIB, "saved activations"), Free(number=1))
+    later = _stream(_tensor(1, 64 * MIB, "saved activations"), Free(number=1))
+    kept = _trial(first, later=later, accumulation=2)
+    emptied = dataclasses.replace(kept, empties_cache=True)
+    peaks = [replay(own, SIZED).reserved for own in (kept, emptied)]
+    # Weights, states and both blocks; of an emptied cache the larger one.
+    assert peaks == [(64 + 64 + 32 + 64) * MIB, (64 + 64 + 64) * MIB]
+
+
 def test_digest_is_equal_for_equal_trials_and_for_no_others():
     def trial(size: int = MIB, kind: str = "saved activations", accumulation: int = 1):
         first = _stream(_tensor(1, size, kind), Free(number=1))
         return _trial(first, later=first, accumulation=accumulation)
 
     evaluated = dataclasses.replace(trial(), evaluation=_stream(_tensor(1, MIB, "inputs")))
-    trials = [trial(), trial(2 * MIB), trial(kind="inputs"), trial(accumulation=2), evaluated]
+    emptied = dataclasses.replace(trial(), empties_cache=True)
+    others = [trial(2 * MIB), trial(kind="inputs"), trial(accumulation=2), evaluated, emptied]
+    trials = [trial(), *others]
     digests = [own.digest(SizedStreams(H200)) for own in trials]
     assert len(set(digests)) == len(trials)
     assert trial().digest(SIZED) == digests[0]
