@@ -35,12 +35,6 @@ def _gathers_weights(spec: TrialSpec, _: object) -> bool:
     return bool(zero.get("offload_param"))
 
 
-def _changes_the_trainers_pass(spec: TrialSpec, _: object) -> bool:
-    arguments = spec.settings.training_arguments
-    names = ("label_smoothing_factor", "neftune_noise_alpha")
-    return "trained" in spec.settings.hooks or any(arguments.get(name) for name in names)
-
-
 def _rounds_to_blocks(spec: TrialSpec, _: object) -> bool:
     """Whether torchao multiplies in MXFP4 or NVFP4, or as if it did."""
     rounding = spec.settings.hooks.get("rounding")
@@ -54,9 +48,6 @@ _UNCOMPARED: Mapping[str, Callable[[TrialSpec, Container[str]], bool]] = {
     "experts: batched_mm": _multiplies_experts_in_a_batch,
     "adapter: this one": _is_other_adapter,
     "qat: a format of 4-bit blocks": _rounds_to_blocks,
-    "training: some of the model's own weights, noise or smoothed labels": (
-        _changes_the_trainers_pass
-    ),
 }
 """What no recorded run has -> the trials that have it."""
 _MARGINS = (

@@ -32,7 +32,12 @@ from orchestrator.prediction.time.step_work import (
     step_of,
     update_key,
 )
-from orchestrator.prediction.unsupported import empties_cache, has_timed_step, is_fsdp
+from orchestrator.prediction.unsupported import (
+    empties_cache,
+    has_timed_step,
+    is_fsdp,
+    multiplies_integers,
+)
 from orchestrator.units import memory
 
 if TYPE_CHECKING:
@@ -140,6 +145,8 @@ class ModelGroup:
         outside = self._gpu.outside_bytes
         if "cudnn" in kernels:
             outside += self._gpu.cudnn_bytes
+        if multiplies_integers(spec):
+            outside += self._gpu.integers_bytes
         if spec.world_size > 1:
             outside += self._gpu.communicator_bytes
         return outside
@@ -157,22 +164,20 @@ class ModelGroup:
             update=updates.later,
             empties_cache=empties_cache(spec),
         )
-        if not updates.paged:
-            return _Parts(streams=streams)
-        states = f"paged states of {memory(sum(updates.paged))}"
-        notes = (f"optimizer: {states} move to the host if the GPU is full",)
-        return _Parts(streams=streams, paged=updates.paged, notes=notes)
+        return _Parts(streams=streams, paged=updates.paged, notes=_paged_note(updates))
 
     def _engine_parts(self, spec: TrialSpec, micro_batches: MicroBatches) -> _Parts:
         """DeepSpeed's engine holds weights, gradients and states in buffers of its own."""
         from orchestrator.prediction import zero
 
-        engine = zero.ZeroEngine.of(spec, self.step.model)
-        notes = engine.host_note(spec, self.step.model)
+        engine, updates = zero.ZeroEngine.of(spec, self.step.model), self._updates_of(spec)
+        notes = (*engine.host_note(spec, self.step.model), *_paged_note(updates))
         if self.step.batches.lengths is not None:
             notes = (*notes, zero.LONGEST_STANDS_FOR_ALL)
-        streams = zero.trial_streams(self.step.model, engine, *micro_batches, spec.accumulation)
-        return _Parts(streams=streams, outside=engine.outside_bytes(self._gpu), notes=notes)
+        parts = (self.step.model, engine, micro_batches, updates)
+        streams = zero.trial_streams(*parts, spec.accumulation)
+        outside = engine.outside_bytes(self._gpu)
+        return _Parts(streams=streams, outside=outside, paged=updates.paged, notes=notes)
 
     def first(self, spec: TrialSpec) -> Stream:
         """The first micro-batch, of the longest rows."""
@@ -212,12 +217,13 @@ class ModelGroup:
         return (first.work.seeing(usual.seen), later_work), positions, usual.new_shapes
 
     def _update_work(self, spec: TrialSpec) -> Work:
+        update = self._updates_of(spec).later.work.eager
         if spec.settings.deepspeed is None:
-            return self._updates_of(spec).later.work.eager
+            return update
         from orchestrator.prediction.zero import ZeroEngine
 
         model = self.step.model
-        return zero_update(spec, ZeroEngine.of(spec, model), list(model.parameters()))
+        return zero_update(spec, ZeroEngine.of(spec, model), list(model.parameters()), update)
 
     def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
         """The peaks of a few equal steps. For rows of unequal length those of an epoch in its own
@@ -272,3 +278,10 @@ class ModelGroup:
                 batch, samples=samples, accumulated=self._accumulates
             )
         return self._traces[key]
+
+
+def _paged_note(updates: Updates) -> tuple[str, ...]:
+    if not updates.paged:
+        return ()
+    states = f"paged states of {memory(sum(updates.paged))}"
+    return (f"optimizer: {states} move to the host if the GPU is full",)

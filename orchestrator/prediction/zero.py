@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FLOAT_BYTES
-from orchestrator.prediction.streams.affine_stream import Allocation, Event, Free, Stream
+from orchestrator.prediction.streams.affine_stream import (
+    Allocation,
+    Event,
+    Free,
+    MicroBatches,
+    Stream,
+)
 from orchestrator.prediction.streams.replay import TrialStreams
-from orchestrator.prediction.zero_reduction import Reduction, first_allocation_after_a_gradient
+from orchestrator.prediction.zero_reduction import Reduction, without_gradients
 from orchestrator.units import memory
+
+if TYPE_CHECKING:
+    from orchestrator.prediction.tracing.fakes.fake_update import Updates
 
 LONGEST_STANDS_FOR_ALL = (
     "rows of unequal length under DeepSpeed: the longest batch stands for all, so what their "
@@ -32,6 +41,8 @@ class ZeroEngine:
     optimizer_on_host: bool
     weights_on_host: bool = False
     bucket_elements: int
+    buckets: int = 1
+    """Of stages 1 and 2, which have a second one to fill while the first is reduced."""
     live_elements: int
     """Most parameters whose gathered weights stage 3 keeps between their uses."""
     sub_group_elements: int = 1_000_000_000
@@ -53,6 +64,7 @@ class ZeroEngine:
             optimizer_on_host=(zero.get("offload_optimizer") or {}).get("device") == "cpu",
             weights_on_host=(zero.get("offload_param") or {}).get("device") == "cpu",
             bucket_elements=int(float(bucket)),
+            buckets=2 if zero.get("overlap_comm") else 1,
             live_elements=int(float(live)),
             sub_group_elements=int(float(zero.get("sub_group_size", 1_000_000_000))),
         )
@@ -79,8 +91,8 @@ class ZeroEngine:
 def trial_streams(
     model: torch.nn.Module,
     engine: ZeroEngine,
-    first: Stream,
-    later: Stream | None,
+    micro_batches: MicroBatches,
+    updates: Updates,
     accumulation: int,
 ) -> TrialStreams:
     """The allocations of a trial with the engine. ``model`` already has the training precision.
@@ -90,25 +102,30 @@ def trial_streams(
     has it from the start, and reduces it on a CUDA stream whose cached memory no other can use.
     """
     is_stage_3 = engine.stage == 3
+    first, later = micro_batches
     bucket_bytes = _bucket_bytes(model, engine)
-    update = Stream(events=tuple(_update_events(model, engine)))
-    if engine.ranks > 1:
+    if engine.stage in (1, 2) or engine.ranks > 1:
         reduction = Reduction(
             stage=engine.stage,
             bucket_bytes=bucket_bytes,
-            partition_bytes=_partition_bytes(model, engine),
+            buckets=engine.buckets,
+            partition_bytes=0 if engine.optimizer_on_host else _partition_bytes(model, engine),
+            is_alone=engine.ranks == 1,
         )
-        first = reduction.of_step(first, later if accumulation > 1 else None)
+        # The update begins with the gradients of this rank.
+        first = without_gradients(reduction.of_step(first, later if accumulation > 1 else None))
         later = None
-    else:
-        first = _bucketed(first, bucket_bytes, from_start=is_stage_3)
+    elif is_stage_3:
+        # A later micro-batch finds no gradients, as the first.
+        first = _bucketed(first, bucket_bytes)
+        later = later and first
     return TrialStreams(
         model=Stream(events=tuple(_allocations(_resident_sizes(model, engine)))),
         first=first,
-        later=later and _bucketed(later, bucket_bytes, from_start=is_stage_3),
+        later=later,
         accumulation=accumulation,
-        first_update=update,
-        update=update,
+        first_update=updates.first,
+        update=updates.later,
         reserved_elsewhere=is_stage_3 * (bucket_bytes + _reduced_bytes(model, engine)),
     )
 
@@ -137,8 +154,8 @@ def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tupl
     for buffer in model.buffers():
         yield buffer.nbytes, "weights"
     if not engine.optimizer_on_host:
-        for _ in ("32-bit weights", "first moment", "second moment"):
-            yield FLOAT_BYTES * _elements(trained) // engine.ranks, "optimizer states"
+        # Weights in 32 bits; the optimizer's own states come with its first step.
+        yield FLOAT_BYTES * _elements(trained) // engine.ranks, "optimizer states"
     if engine.stage in (1, 2) and engine.optimizer_on_host:
         yield max(parameter.nbytes for parameter in trained), "ZeRO buffers"
     if engine.stage == 3 and not engine.optimizer_on_host:
@@ -176,38 +193,14 @@ def _elements(parameters: Iterable[torch.nn.Parameter]) -> int:
     return sum(parameter.numel() for parameter in parameters)
 
 
-def _update_events(model: torch.nn.Module, engine: ZeroEngine) -> list[Event]:
-    """The temporary buffers of an update; none if the optimizer is on the host."""
-    if engine.optimizer_on_host:
-        return []
-    # Stages 1 and 2 make a flat copy of the gradients in the training precision. All make one in
-    # 32 bits.
-    updated = _elements(_trained(model)) // engine.ranks
-    if engine.stage == 3:
-        updated = min(updated, engine.sub_group_elements)
-    sizes = [FLOAT_BYTES * updated]
-    if engine.stage in (1, 2):
-        sizes.insert(0, _partition_bytes(model, engine))
-    buffers = _allocations((nbytes, "temporary buffers") for nbytes in sizes)
-    return [*buffers, *(Free(number=buffer.number) for buffer in buffers)]
-
-
-def _bucketed(stream: Stream, bucket_bytes: int, *, from_start: bool) -> Stream:
-    """The events of a micro-batch with a bucket, which lives until its end; each gradient is freed
-    at once. A bucket that the first gradient allocates comes after its operator's inputs are freed.
-    """
-    if not bucket_bytes:
-        return stream
+def _bucketed(stream: Stream, bucket_bytes: int) -> Stream:
+    """The events of a micro-batch of stage 3 with its bucket; each gradient is freed at once."""
     # A number that no event of the stream has.
-    number = 1 + max(event.number for event in stream.events)
-    bucket = Allocation(
-        number=number, formula="tensor", integers=(bucket_bytes,), kind="ZeRO buffers"
-    )
-    position = 0 if from_start else first_allocation_after_a_gradient(stream.events)
-    events: list[Event] = []
-    for index, event in enumerate(stream.events):
-        if index == position:
-            events.append(bucket)
+    number = 1 + max((event.number for event in stream.events), default=0)
+    events: list[Event] = [
+        Allocation(number=number, formula="tensor", integers=(bucket_bytes,), kind="ZeRO buffers")
+    ]
+    for event in stream.events:
         if isinstance(event, Allocation) and event.kind == "gradients":
             events += [event._replace(kind="temporary buffers"), Free(number=event.number)]
         else:

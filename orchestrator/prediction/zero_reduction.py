@@ -18,8 +18,11 @@ class Reduction:
 
     stage: int
     bucket_bytes: int
+    buckets: int = 1
     partition_bytes: int
-    """Gradients of what this rank updates."""
+    """Gradients of what this rank updates; 0: they are on the host."""
+    is_alone: bool = False
+    """Whether there is one rank, so that a full bucket is one slice, which is reduced in place."""
     _number: int = field(default=0, init=False)
     _filled: int = field(default=0, init=False)
     """Bytes in the bucket."""
@@ -36,48 +39,48 @@ class Reduction:
             return self.of(first)
         if self.stage == 1:
             return self.of(_joined(first, later))
-        again = self.of(first)
-        if self.stage == 2:
-            (partition,) = (own for own in again.events if _is_left(own, again, "gradients"))
-            again = replace(again, events=(*again.events, Free(number=partition.number)))
-        return _joined(self.of(first), again)
+        return _joined(self.of(first), without_gradients(self.of(first)))
 
     def of(self, stream: Stream) -> Stream:
         """The events of a micro-batch with those of the reduction."""
         # Numbers that no event of the stream has.
         self._number = max(event.number for event in stream.events)
-        self._has_partition = self.stage == 3  # among what is resident
+        # Stage 3 has it among what is resident.
+        self._has_partition = self.stage == 3 or not self.partition_bytes
         return replace(stream, events=tuple(self._events(stream.events)))
 
     def _events(self, events: Sequence[Event]) -> Iterator[Event]:
-        bucket = self._taken(self.bucket_bytes, "ZeRO buffers")
+        buckets = 1 if self.stage == 3 else self.buckets
+        bucket = self._taken(buckets * self.bucket_bytes, "ZeRO buffers")
         position = 0 if self.stage == 3 else first_allocation_after_a_gradient(events)
-        kept = []
+        ready: list[Allocation] = []
+        """Gradients that are not in the bucket."""
         for index, event in enumerate(events):
             if index == position:
                 yield bucket
+            # A gradient is copied when the inputs of its operator are free.
+            if isinstance(event, Allocation) and index >= position and self.stage > 1:
+                yield from self._bucketed(ready)
             yield event
-            if not isinstance(event, Allocation) or event.kind != "gradients":
-                continue
-            if self.stage == 1:
-                kept.append(event)
-            else:
-                yield from self._bucketed(event)
-        for gradient in kept:
-            yield from self._bucketed(gradient)
+            if isinstance(event, Allocation) and event.kind == "gradients":
+                ready.append(event)
+        yield from self._bucketed(ready)
         yield from self._reduced()
         yield Free(number=bucket.number)
 
-    def _bucketed(self, gradient: Allocation) -> Iterator[Event]:
-        nbytes = gradient.integers[0]
-        if self._filled and self._filled + nbytes > self.bucket_bytes:
-            yield from self._reduced()
-        self._filled += nbytes
-        yield Free(number=gradient.number)
+    def _bucketed(self, gradients: list[Allocation]) -> Iterator[Event]:
+        for gradient in gradients:
+            nbytes = gradient.integers[0]
+            if self._filled and self._filled + nbytes > self.bucket_bytes:
+                yield from self._reduced()
+            self._filled += nbytes
+            yield Free(number=gradient.number)
+        gradients.clear()
 
     def _reduced(self) -> Iterator[Event]:
-        copy = self._taken(self._filled, "ZeRO buffers")
-        yield from (copy, Free(number=copy.number))
+        if not self.is_alone:
+            copy = self._taken(self._filled, "ZeRO buffers")
+            yield from (copy, Free(number=copy.number))
         self._filled = 0
         if not self._has_partition:
             yield self._taken(self.partition_bytes, "gradients")
@@ -88,10 +91,12 @@ class Reduction:
         return Allocation(number=self._number, formula="tensor", integers=(nbytes,), kind=kind)
 
 
-def _is_left(event: Event, stream: Stream, kind: str) -> bool:
-    """Whether it is an allocation of this kind that the stream does not free."""
-    freed = (own.number for own in stream.events if isinstance(own, Free))
-    return isinstance(event, Allocation) and event.kind == kind and event.number not in freed
+def without_gradients(stream: Stream) -> Stream:
+    """The stream, which at its end frees the gradients that it leaves."""
+    freed = {own.number for own in stream.events if isinstance(own, Free)}
+    left = (own.number for own in stream.events if getattr(own, "kind", "") == "gradients")
+    frees = [Free(number=number) for number in left if number not in freed]
+    return replace(stream, events=(*stream.events, *frees))
 
 
 def _joined(one: Stream, other: Stream) -> Stream:

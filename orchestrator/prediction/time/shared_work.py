@@ -73,9 +73,10 @@ def _split(work: Work) -> tuple[Work, Work]:
 
 
 def zero_update(
-    spec: TrialSpec, engine: ZeroEngine, parameters: Sequence[torch.nn.Parameter]
+    spec: TrialSpec, engine: ZeroEngine, parameters: Sequence[torch.nn.Parameter], update: Work
 ) -> Work:
-    """DeepSpeed's update of a rank's part, the copies of its engine, and all that it exchanges.
+    """DeepSpeed's ``update`` of a rank's part with the copies of its engine and all that it
+    exchanges.
 
     Source: deepspeed/runtime/zero/stage_1_and_2.py and stage3.py. Each gradient is copied to a
     bucket. Stages 1 and 2 reduce whole buckets, which they flatten and divide, and gather what was
@@ -86,10 +87,10 @@ def zero_update(
     updated = sum(elements) // engine.ranks
     operations = [
         *(_moved(OPTIMIZER, 2 * _HALF * own) for own in elements),
-        # The norm, in 64 bits; a flat copy, in 32 bits, clipped; weight and two moments; weights.
+        # The norm, in 64 bits; a flat copy; clipped in 32 bits; the weights that the model has.
         _moved(OPTIMIZER, updated * (_HALF + 2 * _DOUBLE)),
-        _moved(OPTIMIZER, updated * (3 * _HALF + 3 * FLOAT_BYTES)),
-        _moved(OPTIMIZER, updated * (7 * FLOAT_BYTES + _HALF)),
+        _moved(OPTIMIZER, updated * 2 * (_HALF + FLOAT_BYTES)),
+        _moved(OPTIMIZER, updated * _HALF),
     ]
     reductions = 1 if engine.stage == 1 else spec.accumulation
     exchanged = Work.of(list(_reductions(engine, elements))) * reductions
@@ -100,7 +101,7 @@ def zero_update(
     else:
         every = [_moved("all-gather", _HALF * own.numel()) for own in parameters]
         gathered = Work.of(every) * (2 * spec.accumulation)
-    return Work.of(operations) + exchanged + gathered
+    return Work.of(operations) + update + exchanged + gathered
 
 
 def _reductions(engine: ZeroEngine, elements: Sequence[int]) -> Iterator[Operation]:

@@ -43,6 +43,7 @@ from orchestrator.prediction.tracing.fakes.fake_update import (
     runs_trainer,
     update,
 )
+from orchestrator.prediction.tracing.fakes.fake_zero import engine_updates
 from orchestrator.prediction.tracing.known_results import KnownResults
 from orchestrator.prediction.tracing.known_values import know, readable_scalars
 from orchestrator.prediction.tracing.rows.batches import Batches, BatchShapes, batches_of
@@ -114,6 +115,7 @@ class FakeStep:
         sharding = (
             self.spec.world_size,
             self.spec.settings.training_arguments.get("fsdp_config"),
+            self.spec.settings.deepspeed,
         )
         return repr((self.model, parameters, runs_trainer(self.spec), sharding))
 
@@ -250,6 +252,8 @@ class FakeStep:
         """Clipping and the optimizer's step of ``spec``."""
         arguments = cpu_arguments(spec)
         with self.traced(), plain_paged_memory():
+            if spec.settings.deepspeed is not None:
+                return engine_updates(self.model, spec, self._recorder)
             # The update needs the gradients that a micro-batch leaves.
             for parameter in self.model.parameters():
                 parameter.grad = None

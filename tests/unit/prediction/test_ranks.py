@@ -13,7 +13,7 @@ from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.streams.affine_stream import Allocation, Free, Stream
-from orchestrator.prediction.zero_reduction import Reduction
+from orchestrator.prediction.zero_reduction import Reduction, without_gradients
 from tests.support.commands import ROOT
 from tests.support.config_files import config_of
 
@@ -122,6 +122,23 @@ def test_zero2_adds_each_micro_batch_to_the_partition():
     assert len(freed) == len(set(freed)) == len(taken) - 1
     (left,) = taken.keys() - set(freed)
     assert taken[left].integers == (50,)
+    # The update begins with what is left.
+    ended = without_gradients(reduction.of_step(stream(), stream()))
+    assert sum(isinstance(event, Free) for event in ended.events) == len(taken)
+
+
+def test_single_rank_reduces_in_its_bucket():
+    reduction = Reduction(stage=2, bucket_bytes=250, buckets=2, partition_bytes=50, is_alone=True)
+    taken = [own for own in reduction.of(stream()).events if isinstance(own, Allocation)]
+    assert [own.integers[0] for own in taken] == [100, 100, 500, 100, 100, 50]
+
+
+def test_first_gradient_lives_until_the_bucket_has_it():
+    events = Reduction(stage=2, bucket_bytes=250, partition_bytes=50).of(stream()).events
+    bucket = next(own.number for own in events if getattr(own, "integers", 0) == (250,))
+    order = [own.number for own in events]
+    freed = next(at for at, own in enumerate(events) if own == Free(number=1))
+    assert order.index(1) < order.index(bucket) < freed
 
 
 def stream() -> Stream:

@@ -7,6 +7,7 @@ import torch
 
 from jobs.spec import Needs
 from orchestrator.prediction.streams.affine_stream import Stream
+from orchestrator.prediction.tracing.fakes.fake_update import Updates
 from orchestrator.prediction.zero import ZeroEngine, trial_streams
 from orchestrator.units import MIB
 
@@ -57,5 +58,7 @@ def test_stage_3_on_one_gpu_has_all_weights_or_gathers_as_many_as_may_live(weigh
         live_elements=live,
     )
     model = torch.nn.Sequential(*(torch.nn.Linear(1024, 1024, bias=False) for _ in range(2)))
-    streams = trial_streams(model, engine, Stream(events=()), None, 1)
+    nothing = Stream(events=())
+    updates = Updates(first=nothing, later=nothing, paged=())
+    streams = trial_streams(model, engine, (nothing, None), updates, 1)
     assert sum(event.integers[0] for event in streams.model.events) == resident

@@ -87,11 +87,8 @@ def test_label_smoothing_takes_seven_tensors_of_predicted_logits():
     assert predicted not in _sizes("plain")
 
 
-def test_predictions_have_a_wider_interval_and_a_time():
+def test_predictions_have_a_time_and_states_of_trained_weights():
     names = ("plain", "noise", "own weights")
     plain, noise, trained = predict([_spec(name) for name in names], GPU)
-    for own in (noise, trained):
-        assert own.allocated is not None, own.unknown
-        assert own.step is not None
-        assert own.allocated.high > 1.1 * own.allocated.bytes
+    assert None not in (noise.step, trained.step)
     assert trained.anatomy["optimizer states"] < plain.anatomy["optimizer states"] / 2
