@@ -114,8 +114,6 @@ def unpredictable(spec: TrialSpec) -> str:
 def _untraced_code(spec: TrialSpec) -> Iterator[str]:
     if spec.own_code is not None:
         yield "what your own code computes is not traced"
-    if has_images(spec) and spec.may_be_ragged:
-        yield "texts of unequal length with images are not traced: their images differ, too"
     if (runs_trl(spec) or moves_by_trl(spec)) and importlib.util.find_spec("trl") is None:
         yield "TRL's own code is traced, and not installed: pip install trl"
     if not runs_trl(spec):

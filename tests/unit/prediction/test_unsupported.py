@@ -43,15 +43,6 @@ def test_super_offload_of_an_own_deepspeed_file_is_not_predicted():
     assert "SuperOffload" in unpredictable(replace(spec, settings=settings))
 
 
-@pytest.mark.parametrize("is_equal", [True, False])
-def test_images_with_texts_are_predicted_if_all_rows_are_equal(is_equal):
-    data = DataSpec(synthetic=tiny_images("llava"))
-    if not is_equal:
-        data = DataSpec(file=DatasetFile(path="chats.jsonl", format="json"))
-    spec = replace(build_tiny_spec(), model=tiny_vision_model("llava"), data=data)
-    assert ("their images differ" in unpredictable(spec)) != is_equal
-
-
 @pytest.mark.parametrize("choices", [{"loss": "liger"}, {"kernels": "liger"}, {"loss": "cce"}])
 def test_library_of_kernels_is_traced_where_it_is_installed(choices, monkeypatch):
     spec = build_tiny_spec(choices)
