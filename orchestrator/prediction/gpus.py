@@ -47,6 +47,8 @@ class Gpu:
     """Memory of the kernels and libraries that are loaded during training."""
     cudnn_bytes: int
     """Memory that cuDNN adds to ``kernels_bytes``."""
+    integers_bytes: int
+    """Memory that bitsandbytes' products of 8-bit integers add to it."""
     deepspeed_bytes: int
     """Memory of DeepSpeed's engine and communicator outside the allocator, up to stage 2."""
     deepspeed_zero3_bytes: int

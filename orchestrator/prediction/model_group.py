@@ -32,7 +32,12 @@ from orchestrator.prediction.time.step_work import (
     step_of,
     update_key,
 )
-from orchestrator.prediction.unsupported import empties_cache, has_timed_step, is_fsdp
+from orchestrator.prediction.unsupported import (
+    empties_cache,
+    has_timed_step,
+    is_fsdp,
+    multiplies_integers,
+)
 from orchestrator.units import memory
 
 if TYPE_CHECKING:
@@ -140,6 +145,8 @@ class ModelGroup:
         outside = self._gpu.outside_bytes
         if "cudnn" in kernels:
             outside += self._gpu.cudnn_bytes
+        if multiplies_integers(spec):
+            outside += self._gpu.integers_bytes
         if spec.world_size > 1:
             outside += self._gpu.communicator_bytes
         return outside

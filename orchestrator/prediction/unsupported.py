@@ -42,7 +42,7 @@ _TRACED_LORA = PLAIN_LORA.union(
 ).union(("init_lora_weights", "modules_to_save", "trainable_token_indices", "use_dora"))
 _TRACED_BASE = frozenset(
     ("upcast", "dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant")
-).union(("bnb_4bit_compute_dtype", "llm_int8_skip_modules"))
+).union(("bnb_4bit_compute_dtype", "llm_int8_skip_modules", "llm_int8_threshold"))
 _TRACED_INITIALIZATIONS = (True, False, "gaussian", "orthogonal")
 """Of LoRA. Others decompose the weights, which takes memory before the training."""
 _UNTRACED_ADAPTERS = ("adalora", "loha", "lokr")
@@ -71,6 +71,11 @@ def is_fsdp(spec: TrialSpec) -> bool:
 def has_packed_base(spec: TrialSpec) -> bool:
     """Whether bitsandbytes packs the weights that are not trained."""
     return hook_name(spec, "base") == "quantized_base"
+
+
+def multiplies_integers(spec: TrialSpec) -> bool:
+    """Whether bitsandbytes computes with weights and inputs in 8 bits."""
+    return has_packed_base(spec) and spec.settings.hooks["base"].arguments["method"] == "bnb_8bit"
 
 
 def moves_by_trl(spec: TrialSpec) -> bool:
@@ -147,11 +152,9 @@ def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
 
 
 def _is_traced_base(spec: TrialSpec) -> bool:
-    """Whether bitsandbytes packs the linear layers in 4 bits, and nothing else, in one process."""
-    arguments = spec.settings.hooks["base"].arguments
+    """Whether bitsandbytes packs the linear layers, and nothing else, in one process."""
     is_alone = spec.world_size == 1 and spec.settings.deepspeed is None
-    is_4_bit = arguments["method"] == "bnb_4bit"
-    return is_alone and is_4_bit and _TRACED_BASE.issuperset(arguments["parameters"])
+    return is_alone and _TRACED_BASE.issuperset(spec.settings.hooks["base"].arguments["parameters"])
 
 
 def _is_traced_lora(parameters: Mapping[str, Any]) -> bool:

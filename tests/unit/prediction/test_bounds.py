@@ -18,7 +18,7 @@ ADAPTER = {"adapter": "lora_r8"}
         ({}, True, 1.0),
         ({"compile": "inductor_regional"}, True, 1.0),
         ({"compile": "inductor"}, False, 1.0),
-        ({**ADAPTER, "base": "bnb_8bit"}, False, 0.25),
+        ({**ADAPTER, "base": "torchao_int8"}, False, 0.25),
         ({**ADAPTER, "base": "bnb_4bit", "compile": "inductor_regional"}, True, 1.0),
         ({"attention": "flex_attention"}, False, 1.0),
         ({"qat": "int8_int4"}, False, 1.0),

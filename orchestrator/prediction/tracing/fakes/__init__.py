@@ -9,5 +9,5 @@ fake_trl.py          TRL's own Trainers, as they compute with triton on CUDA
 fake_flash.py        the package flash-attn, by PyTorch's own kernel of the same memory
 fake_host.py         activations that wait on the host, moved by PyTorch's and TRL's own code
 fake_ranks.py        PyTorch's engines of several ranks, of which this process is the first
-fake_quantized.py    weights that bitsandbytes packs in 4 bits, and their products
+fake_quantized.py    weights that bitsandbytes packs in 4 or 8 bits, and their products
 """

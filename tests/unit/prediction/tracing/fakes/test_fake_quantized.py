@@ -1,4 +1,4 @@
-"""Four-bit bases: the weights that bitsandbytes packs, and the peaks that an H200 measured."""
+"""Bases in 4 and 8 bits: what bitsandbytes packs, and the peaks that an H200 measured."""
 
 from unittest.mock import Mock
 
@@ -8,6 +8,7 @@ import torch
 from jobs.techniques.hooks import bound
 from jobs.trial import models
 from jobs.trial.weight_formats import storage_bytes, stored_tensors
+from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
@@ -44,9 +45,12 @@ baseline: {adapter: lora_r8_all_linear, base: bnb_4bit(upcast=false), precision:
 """
 
 
-@pytest.mark.parametrize("parameters", ["", "(upcast=false)", "(bnb_4bit_use_double_quant=false)"])
-def test_traced_weights_are_those_that_bitsandbytes_packs(tmp_path, parameters):
-    (spec,) = plan(config_of(tmp_path, SMALL, axes={"base": f"bnb_4bit{parameters}"})).trials
+@pytest.mark.parametrize(
+    "base",
+    ["bnb_4bit", "bnb_4bit(upcast=false)", "bnb_4bit(bnb_4bit_use_double_quant=false)", "bnb_8bit"],
+)
+def test_traced_weights_are_those_that_bitsandbytes_packs(tmp_path, base):
+    (spec,) = plan(config_of(tmp_path, SMALL, axes={"base": base})).trials
     built = models.build(spec.model, {}, torch.device("cpu"), place=bound(spec, "base"))
     change = bound(spec, "model")
     assert change is not None
@@ -58,10 +62,11 @@ def test_traced_weights_are_those_that_bitsandbytes_packs(tmp_path, parameters):
     assert traced == pytest.approx(storage_bytes(tensors), rel=0.01)
 
 
-def test_dora_dequantizes_a_4_bit_base(tmp_path):
+@pytest.mark.parametrize("base", ["bnb_4bit", "bnb_8bit"])
+def test_dora_dequantizes_its_base(tmp_path, base):
     lora = {"target_modules": ["o_proj", "down_proj"]}
     adapters = [{"lora": lora}, {"lora": {**lora, "use_dora": True}}]
-    axes = {"base": "bnb_4bit", "adapter": adapters, "precision": "bf16"}
+    axes = {"base": base, "adapter": adapters, "precision": "bf16"}
     text = SMALL.replace("baseline: {adapter: lora_r8_all_linear}", "")
     plain, dora = predict(plan(config_of(tmp_path, text, axes=axes)).trials, H200)
     assert (plain.unknown, dora.unknown) == ("", "")
@@ -78,3 +83,22 @@ def test_predicted_peak_of_a_4_bit_base_is_that_an_h200_measured(tmp_path):
     assert own.allocated is not None, own.unknown
     assert own.allocated.bytes == pytest.approx(row["peak_allocated_bytes"], rel=0.001)
     assert own.device.low <= row["device_peak_bytes"] <= own.device.high
+
+
+@pytest.mark.slow
+def test_predicted_peak_of_an_8_bit_base_is_that_an_h200_measured():
+    runs = ROOT / "tests/data/predictions/sixth"
+    trials = plan(load_config(runs / "decoder.yaml"), has_gpu=True).trials
+    rows = read_trials_file(runs / "decoder/trials.parquet").rows
+    chosen = {"base": "bnb_8bit", "adapter": "lora_r8_all_linear", "activations": "keep"}
+    (pair,) = [
+        (spec, row)
+        for spec, row in zip(trials, rows, strict=True)
+        if all(row[axis] == value for axis, value in chosen.items())
+    ]
+    spec, row = pair
+    (own,) = predict([spec], H200)
+    assert own.allocated is not None, own.unknown
+    assert own.allocated.bytes == pytest.approx(row["peak_allocated_bytes"], rel=0.002)
+    # Without outliers, another gigabyte of logits would fit into what is reserved.
+    assert own.device.bytes == pytest.approx(row["device_peak_bytes"], rel=0.01)
