@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.spec import DatasetFile, DataSpec
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.unsupported import has_timed_step, unpredictable
 from tests.conftest import build_tiny_spec
 from tests.support.commands import ROOT
 from tests.support.config_files import config_of
-from tests.support.vision_models import tiny_images, tiny_vision_model
 
 TECHNIQUES = (ROOT / "tests/golden/unpredicted.txt").read_text().splitlines()
 """Choices -> a part of the reason, or predicted."""
