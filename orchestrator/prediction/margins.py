@@ -7,7 +7,7 @@ from jobs.spec import TrialSpec
 from jobs.techniques.hooks import hook_name
 from orchestrator.prediction.prediction import Figure, Prediction
 from orchestrator.prediction.streams.affine_stream import EVEN_ROUTING, FLASH
-from orchestrator.prediction.unsupported import PLAIN_LORA, runs_trl, waits_on_host
+from orchestrator.prediction.unsupported import PLAIN_LORA, has_images, runs_trl, waits_on_host
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -48,6 +48,9 @@ _UNCOMPARED: Mapping[str, Callable[[TrialSpec, Container[str]], bool]] = {
     "experts: batched_mm": _multiplies_experts_in_a_batch,
     "adapter: this one": _is_other_adapter,
     "qat: a format of 4-bit blocks": _rounds_to_blocks,
+    "images: the longest rows stand for all, which": lambda spec, _: (
+        has_images(spec) and spec.may_be_ragged
+    ),
 }
 """What no recorded run has -> the trials that have it."""
 _MARGINS = (

@@ -117,8 +117,6 @@ def unpredictable(spec: TrialSpec) -> str:
 def _untraced_code(spec: TrialSpec) -> Iterator[str]:
     if spec.own_code is not None:
         yield "what your own code computes is not traced"
-    if has_images(spec) and spec.may_be_ragged:
-        yield "texts of unequal length with images are not traced: their images differ, too"
     for library in _traced_libraries(spec):
         if importlib.util.find_spec(library) is None:
             name = library.replace("_", "-")

@@ -1,4 +1,4 @@
-"""Bases in 4 and 8 bits: the weights that bitsandbytes packs, and the peaks that an H200 measured."""
+"""Bases in 4 and 8 bits: what bitsandbytes packs, and the peaks that an H200 measured."""
 
 from unittest.mock import Mock
 
