@@ -1,4 +1,4 @@
-"""The package flash-attn on tensors without data: PyTorch's kernel, which allocates the same.
+"""The packages flash-attn and xformers without data: PyTorch's kernels, which allocate the same.
 
 PyTorch's kernel is a copy of flash-attn's second version. Both make the output like the query, and
 32-bit sums of (batch, heads, queries), or (heads, all queries) for rows in one sequence; their
@@ -7,8 +7,11 @@ flash-attn. ``flash_attention_backward_bytes`` has what the backward pass takes 
 """
 
 import builtins
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -18,21 +21,25 @@ from transformers import modeling_flash_attention_utils as flash_utils
 from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.masking_utils import flash_attention_mask
 
-from jobs.techniques.axes.attention import varlen_forward
+from jobs.techniques.axes.attention import varlen_forward, xformers_forward
+
+_aten = torch.ops.aten
 
 
 @contextmanager
 def flash_attention(*, deterministic: bool = False) -> Iterator[None]:
     """A context in which transformers finds the package, of any version, its Hub kernels, and
-    the axis attention's ``varlen``.
+    the axis attention's ``varlen`` and ``xformers``.
     ``deterministic``: as ``full_determinism`` asks of them."""
     names = flash_utils.FLASH_ATTN_KERNEL_FALLBACK.values()
-    attention = {**dict.fromkeys(names, flash_attention_forward), "varlen": varlen_forward}
+    own = {"varlen": varlen_forward, "xformers": xformers_forward}
+    attention = {**dict.fromkeys(names, flash_attention_forward), **own}
     functions = (_dense, _rows, None, flash_utils._pad_input, flash_utils._unpad_input)
     forward = flash_utils._flash_attention_forward
     with (
         # Falcon's and GPT-J's files import it only where the package is.
         patch.object(builtins, forward.__name__, forward, create=True),
+        patch.dict(sys.modules, _XFORMERS),
         # transformers remembers the functions that it imported, so what it remembers is put back.
         patch.dict(vars(flash_utils), _loaded_implementation=None),
         patch.object(flash_utils, "_lazy_imports", lambda *_, **__: functions),
@@ -85,6 +92,49 @@ def _rows(
     return _attended((query, key, value), begins, dropout_p, causal, softmax_scale)
 
 
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What stands for xformers' masks: causal ones, of rows in one sequence or of equal ones."""
+
+    begins: torch.Tensor | None = None
+
+    @classmethod
+    def from_seqlens(cls, lengths: Sequence[int], device: Any = None) -> "_Rows":
+        return cls(torch.empty(len(lengths) + 1, dtype=torch.int32))
+
+
+def _memory_efficient(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_bias: _Rows,
+    scale: float | None = None,
+) -> torch.Tensor:
+    """xformers' ``memory_efficient_attention`` of tensors of shape (batch, tokens, heads, width),
+    whose batch is 1 for rows in one sequence."""
+    inputs, begins = (query, key, value), attn_bias.begins
+    if query.element_size() > 2:
+        heads = (own.transpose(1, 2) for own in inputs)
+        outputs = _aten._scaled_dot_product_efficient_attention(
+            *heads, None, True, 0.0, True, scale=scale
+        )
+        return outputs[0].transpose(1, 2)
+    if begins is not None:
+        flat = tuple(own[0] for own in inputs)
+        tokens = query.shape[1]
+        return _attended(flat, (begins, begins, tokens, tokens), 0.0, True, scale)[None]
+    return _dense(*inputs, softmax_scale=scale, causal=True)
+
+
+_XFORMERS: dict[str, Any] = {
+    "xformers": SimpleNamespace(),
+    "xformers.ops": SimpleNamespace(memory_efficient_attention=_memory_efficient),
+    "xformers.ops.fmha.attn_bias": SimpleNamespace(
+        LowerTriangularMask=_Rows, BlockDiagonalCausalMask=_Rows
+    ),
+}
+
+
 def _attended(
     inputs: tuple[torch.Tensor, ...], rows: Any, dropout: float, causal: bool, scale: float | None
 ) -> torch.Tensor:
@@ -96,6 +146,6 @@ def _attended(
         padded = [torch.nn.functional.pad(own, (0, missing)) for own in inputs]
     padded = [own if own.stride(-1) == 1 else own.contiguous() for own in padded]
     options = (*rows, dropout, causal, False)
-    outputs: Any = torch.ops.aten._flash_attention_forward(*padded, *options, scale=scale)
+    outputs: Any = _aten._flash_attention_forward(*padded, *options, scale=scale)
     output: torch.Tensor = outputs[0]
     return output[..., :width] if missing else output
