@@ -39,7 +39,7 @@ def flash_attention(*, deterministic: bool = False) -> Iterator[None]:
     with (
         # Falcon's and GPT-J's files import it only where the package is.
         patch.object(builtins, forward.__name__, forward, create=True),
-        patch.dict(sys.modules, _XFORMERS),
+        _xformers(),
         # transformers remembers the functions that it imported, so what it remembers is put back.
         patch.dict(vars(flash_utils), _loaded_implementation=None),
         patch.object(flash_utils, "_lazy_imports", lambda *_, **__: functions),
@@ -133,6 +133,19 @@ _XFORMERS: dict[str, Any] = {
         LowerTriangularMask=_Rows, BlockDiagonalCausalMask=_Rows
     ),
 }
+
+
+@contextmanager
+def _xformers() -> Iterator[None]:
+    """A context in which the axis attention finds xformers. What is imported meanwhile stays."""
+    before = {name: sys.modules[name] for name in _XFORMERS if name in sys.modules}
+    sys.modules.update(_XFORMERS)
+    try:
+        yield
+    finally:
+        for name in _XFORMERS:
+            sys.modules.pop(name, None)
+        sys.modules.update(before)
 
 
 def _attended(

@@ -1,5 +1,8 @@
 """The package flash-attn on tensors without data: what its attention allocates."""
 
+import importlib
+import sys
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -75,6 +78,7 @@ def test_xformers_allocates_the_output_and_the_sums_of_its_kernels(dtype, is_joi
         recorder.stream()
         output, _ = attend(None, query, key, key, None, cu_seq_lens_q=begins)
         forward = recorder.stream()
+    assert "xformers.ops" not in sys.modules
     assert output.shape == (1, TOKENS, HEADS, width)
     # Keys and values are repeated for each query head.
     of_heads = HEADS * TOKENS * width * dtype.itemsize
@@ -124,3 +128,11 @@ def test_a_model_whose_file_calls_the_package_itself_is_traced():
         with flash_attention(), recorder, recorder.phase("forward"):
             model(torch.ones(1, TOKENS, dtype=torch.long))
         assert FLASH in recorder.stream().kernels
+
+
+def test_modules_that_are_imported_during_the_context_stay():
+    name = "colorsys"
+    sys.modules.pop(name, None)
+    with flash_attention():
+        importlib.import_module(name)
+    assert name in sys.modules
