@@ -123,8 +123,8 @@ def _untraced_code(spec: TrialSpec) -> Iterator[str]:
         yield "TRL's own code is traced, and not installed: pip install trl"
     if not runs_trl(spec):
         return
-    if spec.world_size > 1 or spec.settings.deepspeed is not None:
-        yield "TRL's Trainers are traced on one GPU, without DeepSpeed"
+    if spec.world_size > 1 and spec.settings.deepspeed is None:
+        yield "TRL's Trainers are traced on several GPUs with DeepSpeed alone"
 
 
 def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
