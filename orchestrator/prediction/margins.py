@@ -7,7 +7,7 @@ from jobs.spec import TrialSpec
 from jobs.techniques.hooks import hook_name
 from orchestrator.prediction.prediction import Figure, Prediction
 from orchestrator.prediction.streams.affine_stream import EVEN_ROUTING, FLASH
-from orchestrator.prediction.unsupported import PLAIN_LORA, runs_trl, waits_on_host
+from orchestrator.prediction.unsupported import PLAIN_LORA, has_images, runs_trl, waits_on_host
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,12 +35,22 @@ def _gathers_weights(spec: TrialSpec, _: object) -> bool:
     return bool(zero.get("offload_param"))
 
 
+def _rounds_to_blocks(spec: TrialSpec, _: object) -> bool:
+    """Whether torchao multiplies in MXFP4 or NVFP4, or as if it did."""
+    rounding = spec.settings.hooks.get("rounding")
+    return rounding is not None and rounding.arguments["scheme"] in ("mxfp4", "nvfp4")
+
+
 _UNCOMPARED: Mapping[str, Callable[[TrialSpec, Container[str]], bool]] = {
     "attention: what these kernels take follows from their source, and": lambda _, kernels: (
         FLASH in kernels
     ),
     "experts: batched_mm": _multiplies_experts_in_a_batch,
     "adapter: this one": _is_other_adapter,
+    "qat: a format of 4-bit blocks": _rounds_to_blocks,
+    "images: the longest rows stand for all, which": lambda spec, _: (
+        has_images(spec) and spec.may_be_ragged
+    ),
 }
 """What no recorded run has -> the trials that have it."""
 _MARGINS = (

@@ -203,6 +203,8 @@ class ModelGroup:
         """A step's first micro-batch and any later one, the positions of a row, and how many shapes
         of a step are new."""
         batches = self.step.batches
+        if batches.is_longest:
+            raise ValueError("no usual step stands for rows that cannot be cut to a length")
         if batches.ragged is None:
             batch = batches.worst(spec.micro_batch)
             first, later = self._micro_batches(batch, spec.micro_batch)
@@ -265,7 +267,8 @@ class ModelGroup:
     def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
         """A micro-batch, interpolated between two others if it can be."""
         # For batches of unequal length, memory is not an affine function of the size.
-        is_affine = self.step.batches.lengths is None and not self.step.batches.joins_rows
+        batches = self.step.batches
+        is_affine = batches.lengths is None and not (batches.joins_rows or batches.is_longest)
         if is_affine and (interpolated := self._between.at(samples)):
             return interpolated
         return self._traced(batch, samples)

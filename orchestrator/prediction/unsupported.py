@@ -25,7 +25,6 @@ _HOOK_PLACES = {
     "regions": "torch.compile plans its own buffers",
     "allocator": "only the allocator's default settings are modelled",
     "linears": "torchao's casts to FP8 are not traced",
-    "rounding": "torchao's rounded linear layers are not traced",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
 _TRACED_KERNELS = ("", "only_kernel", "without_cudnn", "variable_length_attention")
@@ -122,11 +121,9 @@ def unpredictable(spec: TrialSpec) -> str:
 def _untraced_code(spec: TrialSpec) -> Iterator[str]:
     if spec.own_code is not None:
         yield "what your own code computes is not traced"
-    if has_images(spec) and spec.may_be_ragged:
-        yield "texts of unequal length with images are not traced: their images differ, too"
-    for package in _traced_packages(spec):
-        if importlib.util.find_spec(package) is None:
-            name = package.replace("_", "-")
+    for library in _traced_libraries(spec):
+        if importlib.util.find_spec(library) is None:
+            name = library.replace("_", "-")
             yield f"the own code of {name} is traced, and not installed: pip install {name}"
     if not runs_trl(spec):
         return
@@ -134,12 +131,13 @@ def _untraced_code(spec: TrialSpec) -> Iterator[str]:
         yield "TRL's Trainers are traced on one GPU, without DeepSpeed"
 
 
-def _traced_packages(spec: TrialSpec) -> Iterator[str]:
-    """Optional packages whose own code a trial runs."""
+def _traced_libraries(spec: TrialSpec) -> Iterator[str]:
+    """Packages in Python whose own code a trace runs."""
     yield from triton_libraries(spec)
     if runs_trl(spec) or moves_by_trl(spec):
         yield "trl"
-    if spec.settings.training_arguments.get("optim") in _TORCHAO_OPTIMIZERS:
+    optimizer = spec.settings.training_arguments.get("optim")
+    if "rounding" in spec.settings.hooks or optimizer in _TORCHAO_OPTIMIZERS:
         yield "torchao"
 
 

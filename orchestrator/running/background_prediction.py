@@ -22,7 +22,7 @@ from orchestrator.prediction.gpus import Gpu, known_gpus, load_gpu
 from orchestrator.prediction.prediction import Prediction
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.tune.tune_forecast import Across
-from orchestrator.prediction.unsupported import unpredictable
+from orchestrator.prediction.unsupported import has_images, unpredictable
 from orchestrator.running.observers import Observer
 
 _DEFAULT_GPU = "h200"
@@ -217,7 +217,8 @@ class EpochForecasts(ExitStack, Observer):
     def started(self, spec: TrialSpec) -> None:
         """Forecast a trial of a few steps whose rows may differ in length."""
         is_whole_epoch = spec.measure.steps is None
-        if self._gpu is None or not spec.may_be_ragged or is_whole_epoch or spec.follow_up:
+        has_growth = spec.may_be_ragged and not has_images(spec)
+        if self._gpu is None or not has_growth or is_whole_epoch or spec.follow_up:
             return
         if self._pool is None:
             self._pool = self.enter_context(workers())

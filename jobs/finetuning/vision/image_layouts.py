@@ -200,7 +200,10 @@ def _channels(read: Read) -> int:
 _gemma_tokens = functools.partial(_number, key="mm_tokens_per_image")
 FAMILIES: Mapping[str, ImageFamily] = {
     **dict.fromkeys(
-        ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "glm4v"),
+        (
+            *("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
+            *("glm4v", "glm4v_moe", "glm46v"),
+        ),
         ImageFamily(layout=_of_patches, type_ids="mm_token_type_ids"),
     ),
     "llava": ImageFamily(layout=functools.partial(_of_one_size, _llava_tokens, 0)),

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
-from jobs.spec import DatasetFile, DataSpec
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.unsupported import has_timed_step, unpredictable
 from tests.conftest import build_tiny_spec
 from tests.support.commands import ROOT
 from tests.support.config_files import config_of
-from tests.support.vision_models import tiny_images, tiny_vision_model
 
 TECHNIQUES = (ROOT / "tests/golden/unpredicted.txt").read_text().splitlines()
 """Choices -> a part of the reason, or predicted."""
@@ -43,21 +41,21 @@ def test_super_offload_of_an_own_deepspeed_file_is_not_predicted():
     assert "SuperOffload" in unpredictable(replace(spec, settings=settings))
 
 
-@pytest.mark.parametrize("is_equal", [True, False])
-def test_images_with_texts_are_predicted_if_all_rows_are_equal(is_equal):
-    data = DataSpec(synthetic=tiny_images("llava"))
-    if not is_equal:
-        data = DataSpec(file=DatasetFile(path="chats.jsonl", format="json"))
-    spec = replace(build_tiny_spec(), model=tiny_vision_model("llava"), data=data)
-    assert ("their images differ" in unpredictable(spec)) != is_equal
-
-
-@pytest.mark.parametrize("choices", [{"loss": "liger"}, {"kernels": "liger"}, {"loss": "cce"}])
-def test_library_of_kernels_is_traced_where_it_is_installed(choices, monkeypatch):
+@pytest.mark.parametrize(
+    ("choices", "package"),
+    [
+        ({"loss": "liger"}, "liger-kernel"),
+        ({"kernels": "liger"}, "liger-kernel"),
+        ({"loss": "cce"}, "cut-cross-entropy"),
+        ({"loop": "trl_sft"}, "trl"),
+        ({"activations": "offload"}, "trl"),
+        ({"qat": "int8_int4"}, "torchao"),
+    ],
+)
+def test_library_is_traced_where_it_is_installed(choices, package, monkeypatch):
     spec = build_tiny_spec(choices)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    name = "cut-cross-entropy" if "cce" in choices.values() else "liger-kernel"
-    assert f"pip install {name}" in unpredictable(spec)
+    assert unpredictable(spec).endswith(f"not installed: pip install {package}")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     assert not unpredictable(spec)
 

@@ -103,7 +103,7 @@ def _batches_of_rows(spec: TrialSpec, config: Any) -> tuple[FileBatches, ModelSp
         rows, collate = batch(rows, collate, attention=attention, tokens=spec.data.tokens)
     if wrap := bound(spec, "collator"):
         collate = wrap(collate)
-    return FileBatches(rows, collate), model
+    return (_LongestRows if has_images(spec) else FileBatches)(rows, collate), model
 
 
 class _EqualBatches:
@@ -111,6 +111,8 @@ class _EqualBatches:
     """Those of the rows; None if all are equally long."""
     joins_rows = False
     """Whether the rows of a batch are one sequence."""
+    is_longest = False
+    """Whether those of the longest rows stand for all, because rows cannot be cut to a length."""
     ragged: FileBatches | None = None
     """Those whose longest rows stand for all here."""
     samples_per_row = 1.0
@@ -139,6 +141,8 @@ class _EqualBatches:
 
 class FileBatches:
     """Batches of a data file's rows, as the trial's own collator pads them."""
+
+    is_longest = False
 
     def __init__(self, rows: Any, collate: data.Collator) -> None:
         if not len(rows):
@@ -220,6 +224,21 @@ class FileBatches:
         is_padded = mask is not None and not bool(mask.all())
         is_packed = positions is not None and bool((positions[:, 1:] == 0).any())
         return BatchShapes(tensors=tensors, is_padded=is_padded or is_packed)
+
+
+class _LongestRows(FileBatches):
+    """Texts with images, whose own processor decides how long they are."""
+
+    def __init__(self, rows: Any, collate: data.Collator) -> None:
+        super().__init__(rows, collate)
+        self._unequal, self.lengths, self.ragged = self.lengths, None, None
+        self.is_longest = self._unequal is not None
+
+    def worst(self, samples: int) -> BatchShapes:
+        if self._unequal is None:
+            return super().worst(samples)
+        [rows] = self._unequal.worst_micro_batches(samples, 1)
+        return self._batch(rows)
 
 
 Batches = _EqualBatches | FileBatches

@@ -5,8 +5,15 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 import torch
+import transformers
 
+from jobs.loops.accumulated_loss import LossScale
+from jobs.loops.meter import Listener
+from jobs.loops.trainer import metered
 from jobs.spec import DataSpec
+from jobs.trackers.ragged_data import RaggedData
+from jobs.trackers.step_times import Steps
+from jobs.trial.assembly import assemble
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import predict
@@ -14,7 +21,10 @@ from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from orchestrator.prediction.tracing.known_values import known_results, number_of
 from tests.conftest import ROOT, build_tiny_spec
+from tests.support.json_rows import file_of
+from tests.support.living_bytes import living, real_peak
 from tests.support.vision_models import CONFIGS, tiny_images, tiny_vision_model
+from tests.support.vision_processors import picture, save_llava_processor
 
 GPU = load_gpu("h200")
 
@@ -58,3 +68,41 @@ def test_values_follow_operators_in_place_and_not_what_has_none():
         # What is not known in place makes its target unknown, too.
         row.copy_(torch.empty(3, dtype=torch.int64))
         assert known_results(torch.ops.aten.neg.default, (row,), {}) is None
+
+
+@pytest.fixture
+def unequal_rows(tmp_path):
+    """A trial on images of a file, whose texts have 4, 2 and 7 words."""
+    for name, sides in (("0", (32, 32)), ("1", (48, 64))):
+        picture(*sides).save(tmp_path / f"{name}.png")
+    texts = ("a film yes good", "a film", "a good good film yes no no")
+    rows = [{"image": f"{own % 2}.png", "text": text} for own, text in enumerate(texts)]
+    processor = save_llava_processor(tmp_path / "processor")
+    file = file_of(rows, tmp_path, tokenizer=processor, max_length=32)
+    arguments = {"remove_unused_columns": False}
+    spec = build_tiny_spec({"attention": "eager"}, training_arguments=arguments)
+    model = tiny_vision_model("llava", image_token_index=11)
+    return replace(spec, model=model, data=DataSpec(file=file))
+
+
+def test_longest_texts_with_images_stand_for_all(unequal_rows, tmp_path):
+    setup, _ = assemble(
+        unequal_rows, [Steps(), RaggedData()], lambda _: None, torch.device("cpu"), str(tmp_path)
+    )
+    trainer = metered(transformers.Trainer)(
+        model=setup.model,
+        args=setup.arguments,
+        train_dataset=setup.dataset,
+        data_collator=setup.collator,
+    )
+    trainer.meter, trainer.loss_scale = Listener(), LossScale(trainer)
+    real = real_peak(trainer, (2, 0))
+    step = FakeStep(unequal_rows, GPU)
+    batch = step.batches.worst(2)
+    assert batch.tokens() == 16 + 7
+    first, _ = step.micro_batches(batch, samples=2, accumulated=False)
+    assert living(first, living(step.weights)[0])[0] == pytest.approx(real, abs=8)
+    (own,) = predict([unequal_rows], GPU)
+    assert own.allocated is not None, own.unknown
+    assert own.step is None
+    assert any("the longest rows stand for all" in note for note in own.notes)
