@@ -46,9 +46,11 @@ def test_optimizer_that_is_not_traced_leaves_one_without_states(optimizer):
     assert not unpredictable(simpler.spec)
 
 
-@pytest.mark.parametrize("choices", [{"attention": "flex_attention"}, {"optimizer": "galore_adamw"}])
-def test_bound_without_a_step_is_that_with_one(monkeypatch, choices):
-    spec = build_tiny_spec(choices)
+@pytest.mark.parametrize(
+    ("axis", "value"), [("attention", "flex_attention"), ("optimizer", "galore_adamw")]
+)
+def test_bound_without_a_step_is_that_with_one(monkeypatch, axis, value):
+    spec = build_tiny_spec({axis: value})
     assert traceable(spec).holds_only
     [without] = estimator.predict([spec], load_gpu("h100"))
     monkeypatch.setattr(estimator, "HeldGroup", ModelGroup)
