@@ -35,6 +35,12 @@ def _gathers_weights(spec: TrialSpec, _: object) -> bool:
     return bool(zero.get("offload_param"))
 
 
+def _rounds_to_blocks(spec: TrialSpec, _: object) -> bool:
+    """Whether torchao multiplies in MXFP4 or NVFP4, or as if it did."""
+    rounding = spec.settings.hooks.get("rounding")
+    return rounding is not None and rounding.arguments["scheme"] in ("mxfp4", "nvfp4")
+
+
 _UNCOMPARED: Mapping[str, Callable[[TrialSpec, Container[str]], bool]] = {
     "attention: what these kernels take follows from their source, and": lambda _, kernels: (
         FLASH in kernels
@@ -44,6 +50,7 @@ _UNCOMPARED: Mapping[str, Callable[[TrialSpec, Container[str]], bool]] = {
     "loop: TRL under DeepSpeed": lambda spec, _: (
         runs_trl(spec) and spec.settings.deepspeed is not None
     ),
+    "qat: a format of 4-bit blocks": _rounds_to_blocks,
     "images: the longest rows stand for all, which": lambda spec, _: (
         has_images(spec) and spec.may_be_ragged
     ),

@@ -41,12 +41,21 @@ def test_super_offload_of_an_own_deepspeed_file_is_not_predicted():
     assert "SuperOffload" in unpredictable(replace(spec, settings=settings))
 
 
-@pytest.mark.parametrize("choices", [{"loss": "liger"}, {"kernels": "liger"}, {"loss": "cce"}])
-def test_library_of_kernels_is_traced_where_it_is_installed(choices, monkeypatch):
+@pytest.mark.parametrize(
+    ("choices", "package"),
+    [
+        ({"loss": "liger"}, "liger-kernel"),
+        ({"kernels": "liger"}, "liger-kernel"),
+        ({"loss": "cce"}, "cut-cross-entropy"),
+        ({"loop": "trl_sft"}, "trl"),
+        ({"activations": "offload"}, "trl"),
+        ({"qat": "int8_int4"}, "torchao"),
+    ],
+)
+def test_library_is_traced_where_it_is_installed(choices, package, monkeypatch):
     spec = build_tiny_spec(choices)
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    name = "cut-cross-entropy" if "cce" in choices.values() else "liger-kernel"
-    assert f"pip install {name}" in unpredictable(spec)
+    assert unpredictable(spec).endswith(f"not installed: pip install {package}")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name)
     assert not unpredictable(spec)
 

@@ -7,6 +7,7 @@ from typing import Any
 from unittest.mock import patch
 
 import torch
+from torch.amp import autocast_mode
 
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.tracing.cuda.cuda_attention import Picks, attention
@@ -59,10 +60,25 @@ def cuda_semantics(gpu: Gpu, picks: Picks, kernels: Collection[str]) -> Iterator
         library.impl("softmax.int", _softmax(_aten._softmax), "AutogradCPU")
         library.impl("log_softmax.int", _softmax(_aten._log_softmax), "AutogradCPU")
         library.impl("scaled_dot_product_attention", attention(gpu, picks, kernels), "AutogradCPU")
-        # Without an argument, the question is about CUDA.
-        is_enabled = torch.is_autocast_enabled
-        with patch.object(torch, "is_autocast_enabled", lambda *_: is_enabled("cpu")):
+        with _one_autocast():
             yield
+
+
+@contextmanager
+def _one_autocast() -> Iterator[None]:
+    """A context in which CUDA's autocast is that of the CPU. Without an argument, the question is
+    about CUDA; ``custom_fwd`` and ``custom_bwd`` of a library name it."""
+    is_enabled, dtype, autocast = (
+        torch.is_autocast_enabled,
+        torch.get_autocast_dtype,
+        autocast_mode.autocast,
+    )
+    with (
+        patch.object(torch, "is_autocast_enabled", lambda *_: is_enabled("cpu")),
+        patch.object(torch, "get_autocast_dtype", lambda _: dtype("cpu")),
+        patch.object(autocast_mode, "autocast", lambda device_type, **own: autocast("cpu", **own)),
+    ):
+        yield
 
 
 def _operator(name: str) -> Any:
