@@ -37,8 +37,10 @@ _TRITON_LIBRARIES = {
 }
 """Hook -> the package in Python whose own code is traced, without its kernels."""
 _TRACED_LORA = PLAIN_LORA.union(
-    ("bias", "dtype", "ensure_weight_tying", "fan_in_fan_out", "lora_bias", "lora_dropout")
-).union(("init_lora_weights", "modules_to_save", "trainable_token_indices", "use_dora"))
+    ("bias", "dtype", "ensure_weight_tying", "fan_in_fan_out", "lora_bias", "lora_dropout"),
+    ("init_lora_weights", "modules_to_save", "target_parameters", "trainable_token_indices"),
+    ("use_dora",),
+)
 _UNTRACED_BASE = (
     "bnb_4bit_quant_storage",
     "llm_int8_enable_fp32_cpu_offload",
@@ -48,8 +50,6 @@ _UNTRACED_BASE = (
 _TRACED_INITIALIZATIONS = (True, False, "gaussian", "orthogonal")
 """Of LoRA. Others decompose the weights, which takes memory before the training."""
 _TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
-_UNTRACED_ADAPTERS = ("adalora", "loha", "lokr")
-"""Methods of PEFT that need the length of the training, or that no trace can differentiate."""
 
 
 def triton_libraries(spec: TrialSpec) -> list[str]:
@@ -69,6 +69,12 @@ def has_images(spec: TrialSpec) -> bool:
 
 def is_fsdp(spec: TrialSpec) -> bool:
     return bool(spec.settings.training_arguments.get("fsdp"))
+
+
+def draws_modules(spec: TrialSpec) -> bool:
+    """Whether an adapter compares random numbers with the share of modules that it leaves out."""
+    hook = spec.settings.hooks.get("model")
+    return hook is not None and hook.arguments.get("method") in ("loha", "lokr")
 
 
 def has_packed_base(spec: TrialSpec) -> bool:
@@ -162,7 +168,8 @@ def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
         yield "the kernels of torchao's quantized base are not traced"
     if hook_name(spec, "model") == "peft_adapter":
         method, parameters = (hooks["model"].arguments[key] for key in ("method", "parameters"))
-        if method in _UNTRACED_ADAPTERS or (method == "lora" and not _is_traced_lora(parameters)):
+        is_drawn = bool(parameters.get("module_dropout"))
+        if is_drawn or (method == "lora" and not _is_traced_lora(parameters)):
             yield f"the operators of this {method} adapter are not traced"
 
 

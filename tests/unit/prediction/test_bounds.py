@@ -33,7 +33,7 @@ def test_traceable_trial_keeps_what_can_be_traced(choices, only_save, weights):
 
 
 def test_adapter_that_is_not_traced_leaves_a_model_without_states():
-    simpler = traceable(build_tiny_spec({"adapter": "loha"}))
+    simpler = traceable(build_tiny_spec({"adapter": "loha(module_dropout=0.1)"}))
     assert simpler.spec.settings.training_arguments["optim"] == "sgd"
     assert "model" not in simpler.spec.settings.hooks
     assert not unpredictable(simpler.spec)
