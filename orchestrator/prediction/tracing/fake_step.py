@@ -103,7 +103,9 @@ class FakeStep:
         if not isinstance(self.batches, TrlBatches):
             return None
         parts = (self.model, self._arguments, self.batches)
-        return TrlTrainer(self.spec, *parts, autocast_dtype(self.spec), self._recorder)
+        has_engine = self.spec.settings.deepspeed is not None
+        dtype = None if has_engine else autocast_dtype(self.spec)
+        return TrlTrainer(self.spec, *parts, dtype, self._recorder)
 
     @functools.cached_property
     def trained(self) -> str:
