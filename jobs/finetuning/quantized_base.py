@@ -74,11 +74,9 @@ def torchao_int8_base(make: Make, is_checkpoint: bool, device: torch.device) -> 
 
 def _layers_to_keep(make: Make) -> list[str]:
     """The linear layers to keep in 16 bits; empty if transformers finds them all itself. In a
-    vision-language model, these are all outside the decoder. In a classifier, it is the head, which
-    PEFT trains, and which transformers misses if its last parameter is a bias."""
+    vision-language model, these are all outside the decoder. In a classifier, they are those of the
+    head, which PEFT trains, and of which transformers may miss some."""
     import torch
-    from torch.nn import Linear
-    from transformers.quantizers.base import get_keys_to_not_convert
 
     partial: Any = make
     auto_class = partial.func.__self__
@@ -88,10 +86,11 @@ def _layers_to_keep(make: Make) -> list[str]:
         return []
     with torch.device("meta"):
         model = auto_class.from_config(config)
-    if not is_vision_language:
-        return sorted(name.removesuffix(".bias") for name in get_keys_to_not_convert(model))
-    inside = {id(module) for module in model.get_decoder().modules()}
-    linear = {name: part for name, part in model.named_modules() if isinstance(part, Linear)}
+    body = model.get_decoder() if is_vision_language else model.base_model
+    inside = {id(module) for module in body.modules()}
+    linear = {
+        name: part for name, part in model.named_modules() if isinstance(part, torch.nn.Linear)
+    }
     return [name for name, part in linear.items() if id(part) not in inside]
 
 

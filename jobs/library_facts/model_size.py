@@ -8,6 +8,11 @@ from jobs.spec import ModelSpec
 
 def count(model: ModelSpec) -> int:
     """A model's parameters; tied weights count once. Raises whatever transformers raises."""
+    return sum(parameter.numel() for parameter in without_memory(model).parameters())
+
+
+def without_memory(model: ModelSpec) -> Any:
+    """The model on the meta device. Raises whatever transformers raises."""
     import torch
 
     from jobs.tasks import auto_class
@@ -18,8 +23,7 @@ def count(model: ModelSpec) -> int:
         raise ValueError(obstacle)
     # On the meta device a tensor has a shape and no storage.
     with torch.device("meta"):
-        built = auto_class(model.task, config).from_config(config, trust_remote_code=False)
-    return sum(parameter.numel() for parameter in built.parameters())
+        return auto_class(model.task, config).from_config(config, trust_remote_code=False)
 
 
 def wrong_task(model: ModelSpec, config: Any) -> str:

@@ -88,7 +88,7 @@ _TECHNIQUES = (
     # A plain training of the same model: TRL's own losses need no less.
     _Technique(hooks={"rows": None, "preferences": None, "arguments": None, "loop": _TRAINER}),
     # Plain SGD has no states, so nothing but the weights is counted.
-    _Technique(hooks={"optimizer": None}, arguments=_WITHOUT_STATES),
+    _Technique(arguments=_WITHOUT_STATES),
     # The engine may have weights of 16 bits in place of 32.
     _Technique(arguments=_WITHOUT_STATES, applies=_keeps_weights, weights=0.5, is_engine=True),
     _Technique(hooks={"model": None}, arguments=_WITHOUT_STATES),

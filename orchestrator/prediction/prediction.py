@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal, Self
 
+from jobs.errors import classify
+from jobs.record import Outcome
 from jobs.spec import Choice, TrialSpec
 from orchestrator.prediction.time.operations import StepWork
 from orchestrator.units import MIB
@@ -155,8 +157,13 @@ def figure(nbytes: int, *, below: float, above: float, slack: int = 0) -> Figure
 
 
 def unknown(spec: TrialSpec, error: Exception | str) -> Prediction:
-    """A prediction that says why nothing is known."""
+    """A prediction that says why nothing is known, or why the trial would raise as its trace."""
     if isinstance(error, Exception):
+        outcome, _, reason = classify(error)
+        # A package that is missing here may be where the trial runs.
+        if outcome is Outcome.UNSUPPORTED and "installed" not in reason:
+            refused = f"it raises: {reason}"
+            return Prediction(trial_id=spec.trial_id, choices=spec.choices, refused=refused)
         first, *_ = str(error).strip().splitlines() or [""]
         error = f"{type(error).__name__}: {first}"
     return Prediction(trial_id=spec.trial_id, choices=spec.choices, unknown=error)

@@ -36,15 +36,19 @@ _TRITON_LIBRARIES = {
 }
 """Hook -> the package in Python whose own code is traced, without its kernels."""
 _TRACED_LORA = PLAIN_LORA.union(
-    ("bias", "dtype", "ensure_weight_tying", "fan_in_fan_out", "lora_bias", "lora_dropout")
-).union(("init_lora_weights", "modules_to_save", "trainable_token_indices", "use_dora"))
-_TRACED_BASE = frozenset(
-    ("upcast", "dtype", "bnb_4bit_quant_type", "bnb_4bit_use_double_quant")
-).union(("bnb_4bit_compute_dtype", "llm_int8_skip_modules", "llm_int8_threshold"))
+    ("bias", "dtype", "ensure_weight_tying", "fan_in_fan_out", "lora_bias", "lora_dropout"),
+    ("init_lora_weights", "modules_to_save", "target_parameters", "trainable_token_indices"),
+    ("use_dora",),
+)
+_UNTRACED_BASE = (
+    "bnb_4bit_quant_storage",
+    "llm_int8_enable_fp32_cpu_offload",
+    "llm_int8_has_fp16_weight",
+)
+"""Parameters of bitsandbytes with which it stores its weights in another way."""
 _TRACED_INITIALIZATIONS = (True, False, "gaussian", "orthogonal")
 """Of LoRA. Others decompose the weights, which takes memory before the training."""
-_UNTRACED_ADAPTERS = ("adalora", "loha", "lokr")
-"""Methods of PEFT that need the length of the training, or that no trace can differentiate."""
+_TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
 
 
 def triton_libraries(spec: TrialSpec) -> list[str]:
@@ -64,6 +68,12 @@ def has_images(spec: TrialSpec) -> bool:
 
 def is_fsdp(spec: TrialSpec) -> bool:
     return bool(spec.settings.training_arguments.get("fsdp"))
+
+
+def draws_modules(spec: TrialSpec) -> bool:
+    """Whether an adapter compares random numbers with the share of modules that it leaves out."""
+    hook = spec.settings.hooks.get("model")
+    return hook is not None and hook.arguments.get("method") in ("loha", "lokr")
 
 
 def has_packed_base(spec: TrialSpec) -> bool:
@@ -107,7 +117,7 @@ def unpredictable(spec: TrialSpec) -> str:
     reasons = itertools.chain(
         _untraced_code(spec),
         _untraced_kernels(spec),
-        _untraced_states(spec),
+        _untraced_arguments(spec),
         _unmodelled_deepspeed(spec),
     )
     return next(reasons, "")
@@ -122,8 +132,8 @@ def _untraced_code(spec: TrialSpec) -> Iterator[str]:
             yield f"the own code of {name} is traced, and not installed: pip install {name}"
     if not runs_trl(spec):
         return
-    if spec.world_size > 1 or spec.settings.deepspeed is not None:
-        yield "TRL's Trainers are traced on one GPU, without DeepSpeed"
+    if spec.world_size > 1 and spec.settings.deepspeed is None:
+        yield "TRL's Trainers are traced on several GPUs with DeepSpeed alone"
 
 
 def _traced_libraries(spec: TrialSpec) -> Iterator[str]:
@@ -131,7 +141,8 @@ def _traced_libraries(spec: TrialSpec) -> Iterator[str]:
     yield from triton_libraries(spec)
     if runs_trl(spec) or moves_by_trl(spec):
         yield "trl"
-    if "rounding" in spec.settings.hooks:
+    optimizer = spec.settings.training_arguments.get("optim")
+    if "rounding" in spec.settings.hooks or optimizer in _TORCHAO_OPTIMIZERS:
         yield "torchao"
 
 
@@ -148,21 +159,21 @@ def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
     experts = str(spec.settings.model_kwargs.get("experts_implementation", ""))
     if experts in ("deepgemm", "sonicmoe"):
         yield f"{experts} runs kernels that are not traced"
-    base = hook_name(spec, "base")
-    if base == "dequantized_base" or (has_packed_base(spec) and not _is_traced_base(spec)):
+    if has_packed_base(spec) and not _is_traced_base(spec):
         yield "a base in this format was never compared with a GPU"
-    if base not in ("", "bf16_base", "fp16_base", "quantized_base"):
-        yield "the kernels of a quantized base are not traced"
+    if hook_name(spec, "base") == "torchao_int8_base":
+        yield "the kernels of torchao's quantized base are not traced"
     if hook_name(spec, "model") == "peft_adapter":
         method, parameters = (hooks["model"].arguments[key] for key in ("method", "parameters"))
-        if method in _UNTRACED_ADAPTERS or (method == "lora" and not _is_traced_lora(parameters)):
+        is_drawn = bool(parameters.get("module_dropout"))
+        if is_drawn or (method == "lora" and not _is_traced_lora(parameters)):
             yield f"the operators of this {method} adapter are not traced"
 
 
 def _is_traced_base(spec: TrialSpec) -> bool:
     """Whether bitsandbytes packs the linear layers, and nothing else, in one process."""
-    is_alone = spec.world_size == 1 and spec.settings.deepspeed is None
-    return is_alone and _TRACED_BASE.issuperset(spec.settings.hooks["base"].arguments["parameters"])
+    parameters = spec.settings.hooks["base"].arguments["parameters"]
+    return spec.world_size == 1 and parameters.keys().isdisjoint(_UNTRACED_BASE)
 
 
 def _is_traced_lora(parameters: Mapping[str, Any]) -> bool:
@@ -170,12 +181,8 @@ def _is_traced_lora(parameters: Mapping[str, Any]) -> bool:
     return _TRACED_LORA.issuperset(parameters) and initialization in _TRACED_INITIALIZATIONS
 
 
-def _untraced_states(spec: TrialSpec) -> Iterator[str]:
+def _untraced_arguments(spec: TrialSpec) -> Iterator[str]:
     arguments = spec.settings.training_arguments
-    if str(arguments.get("optim", "")).startswith(("adamw_torch_8bit", "adamw_torch_4bit")):
-        yield "torchao compiles its optimizers"
-    if hook_name(spec, "optimizer") == "muon":
-        yield "the temporary matrices of Muon's update were never compared with a GPU"
     yield from (reason for name, reason in _ARGUMENTS.items() if arguments.get(name))
 
 

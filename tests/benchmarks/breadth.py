@@ -7,6 +7,7 @@ for an answer, and prints it as ``python -m tests.benchmarks.tables answered FIL
 
 import argparse
 import multiprocessing
+import os
 import resource
 import tempfile
 from collections import defaultdict
@@ -64,8 +65,8 @@ def outcome(path: Path, scratch: Path, trials: dict[str, TrialSpec]) -> str:
 
 
 def answers(trials: Mapping[str, TrialSpec]) -> list[dict[str, Any]]:
-    """A row for each file, two at a time."""
-    with ThreadPoolExecutor(2) as threads:
+    """A row for each file, one at a time on each core."""
+    with ThreadPoolExecutor(os.cpu_count()) as threads:
         return list(threads.map(_answer, trials.items()))
 
 

@@ -13,4 +13,5 @@ batch_shape.py          the tensors of one batch, from the text alone
 user_code.py            names and sources of the user's own code, read without an import
 technique_requirements.py  what techniques need, as far as the configuration shows it
 mistakes.py             all of the above together, and the size of the model
+refused_changes.py      adapters, and names of weights to train, that the model cannot have
 """

@@ -190,9 +190,12 @@ def model_size(model: ModelSpec, say: Callable[[str], object]) -> ModelSize:
     name = model.architecture or model.name_or_path
     note = f"counting the parameters of {name}, once for this model (about ten seconds)"
     try:
-        # A checkpoint in a folder may change and keep its name.
-        changed = changed_at(Path(model.name_or_path, "config.json")) if model.name_or_path else 0
-        question = {"model": to_json(model), "changed_at": changed}
-        return ModelSize(**answer_of(question, note, say))
+        return ModelSize(**answer_of(question_about(model), note, say))
     except (NoAnswerError, TypeError) as error:
         return ModelSize(reason=str(error))
+
+
+def question_about(model: ModelSpec) -> dict[str, Any]:
+    # A checkpoint in a folder may change and keep its name.
+    changed = changed_at(Path(model.name_or_path, "config.json")) if model.name_or_path else 0
+    return {"model": to_json(model), "changed_at": changed}

@@ -49,6 +49,7 @@ from orchestrator.prediction.tracing.known_values import know, readable_scalars
 from orchestrator.prediction.tracing.rows.batches import Batches, BatchShapes, batches_of
 from orchestrator.prediction.tracing.rows.trl_batches import TrlBatches
 from orchestrator.prediction.unsupported import (
+    draws_modules,
     has_images,
     has_packed_base,
     is_fsdp,
@@ -95,15 +96,17 @@ class FakeStep:
         enable_checkpointing(self.model, self._arguments)
         prepare(self.model, spec, self._arguments)
         self.model.train()
-        self._recorder.follows_values = (
-            runs_trl(spec) or has_images(spec) or "cut_cross_entropy" in triton_libraries(spec)
-        )
+        cuts = "cut_cross_entropy" in triton_libraries(spec)
+        has_values = runs_trl(spec) or has_images(spec) or draws_modules(spec)
+        self._recorder.follows_values = has_values or cuts
 
     def _trl_trainer(self) -> TrlTrainer | None:
         if not isinstance(self.batches, TrlBatches):
             return None
         parts = (self.model, self._arguments, self.batches)
-        return TrlTrainer(self.spec, *parts, autocast_dtype(self.spec), self._recorder)
+        has_engine = self.spec.settings.deepspeed is not None
+        dtype = None if has_engine else autocast_dtype(self.spec)
+        return TrlTrainer(self.spec, *parts, dtype, self._recorder)
 
     @functools.cached_property
     def trained(self) -> str:

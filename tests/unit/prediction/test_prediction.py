@@ -2,7 +2,9 @@
 
 from dataclasses import replace
 
-from orchestrator.prediction.prediction import CARDS, Bounds, Figure, Prediction
+from orchestrator.prediction.estimator import predict
+from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.prediction import CARDS, Bounds, Figure, Prediction, unknown
 from orchestrator.units import GIB
 
 
@@ -42,3 +44,13 @@ def test_card_of_an_older_generation_is_no_yes_if_its_attention_needs_more():
     prediction = Prediction(trial_id="0123456789ab", choices={}, needs_ampere=True, **figures)
     assert prediction.cards[16] == "maybe"
     assert {fit for card, fit in prediction.cards.items() if card != 16} == {"yes"}
+
+
+def test_error_that_a_trial_would_raise_refuses_it_and_a_missing_package_does_not(tiny_spec):
+    adapter = {"adapter": "lora(r=8,target_modules=[Wqkv])"}
+    (own,) = predict([tiny_spec(adapter)], load_gpu("h200"))
+    assert "it raises: ValueError: PEFT does not support this adapter" in own.refused
+    assert own.unknown == ""
+    missing = unknown(tiny_spec(), ImportError("the package flash_attn seems to be not installed"))
+    assert missing.refused == ""
+    assert "flash_attn" in missing.unknown

@@ -35,6 +35,22 @@ def test_quantized_base_in_fp16_has_no_other_format_beside_its_codes(method):
         assert model.model.layers[0].mlp.up_proj.compute_dtype is torch.float16
 
 
+@pytest.mark.parametrize("method", ["bnb_4bit", "bnb_8bit"])
+@pytest.mark.parametrize("architecture", ["bert", "roberta", "electra", "llama"])
+def test_head_of_a_classifier_is_trained_as_it_is_beside_a_packed_base(architecture, method):
+    config = transformers.AutoConfig.for_model(architecture, **{**TINY, "num_hidden_layers": 1})
+    make = functools.partial(transformers.AutoModelForSequenceClassification.from_config, config)
+    parameters = {"target_modules": "all-linear"}
+    model = peft_adapter(
+        packed(make, method), "sequence-classification", ARGUMENTS,
+        method="lora", parameters=parameters,
+    )  # fmt: skip
+    model(input_ids=TOKENS, labels=torch.tensor([1])).loss.backward()
+    trained = [name for name, own in model.named_parameters() if own.grad is not None]
+    assert any("modules_to_save" in name for name in trained)
+    assert any("lora_B" in name for name in trained)
+
+
 def loader(folder: Path) -> functools.partial[Any]:
     config = transformers.AutoConfig.from_pretrained(folder)
     make = transformers.AutoModelForCausalLM.from_pretrained

@@ -34,8 +34,29 @@ TECHNIQUES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"trainable": "matching(patterns=[layers.1])", "activations": "checkpoint"},
         {},
     ),
+    "loha": ({"adapter": "loha"}, {}),
+    "lokr": ({"adapter": "lokr"}, {}),
+    "adalora": ({"adapter": "adalora(total_step=100)"}, {}),
+    "experts with adapters": (
+        {
+            "adapter": "lora(r=4,target_modules=[q_proj],"
+            "target_parameters=[mlp.experts.gate_up_proj,mlp.experts.down_proj])"
+        },
+        {},
+    ),
 }
 """Choices and training arguments."""
+EXPERTS = replace(
+    MODEL,
+    architecture="qwen3_moe",
+    config={
+        **LLAMA,
+        "head_dim": 16,
+        "num_experts": 4,
+        "num_experts_per_tok": 2,
+        "moe_intermediate_size": 32,
+    },
+)
 
 
 def _spec(name: str) -> TrialSpec:
@@ -43,7 +64,8 @@ def _spec(name: str) -> TrialSpec:
     choices, arguments = TECHNIQUES[name]
     choices = {"attention": "eager", "micro_batch": ROWS, **choices}
     spec = build_tiny_spec(choices, training_arguments=arguments)
-    return replace(spec, model=MODEL, data=DataSpec(synthetic=PADDED))
+    model = EXPERTS if name.startswith("experts") else MODEL
+    return replace(spec, model=model, data=DataSpec(synthetic=PADDED))
 
 
 def _first(name: str) -> tuple[FakeStep, Any]:

@@ -128,6 +128,20 @@ def test_loss_on_a_gpu_takes_positions_with_a_label_alone(batching, tokens):
     assert len(first.work.eager.by_kind["loss"]) == 2
 
 
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("loop", ["trl_sft", "trl_dpo"])
+def test_under_an_engine_trl_trains_a_model_of_16_bits(loop, ranks):
+    choices = {"loop": loop, "adapter": "lora_r8", "precision": "bf16"}
+    plain, engine = (_spec({**choices, **more}) for more in ({}, {"offload": "zero0"}))
+    (alone,) = predict([plain], GPU)
+    (own,) = predict([replace(engine, world_size=ranks)], GPU)
+    assert own.allocated is not None, own.unknown
+    assert own.allocated.high > 1.1 * own.allocated.bytes
+    assert "autocast copies of weights" in alone.anatomy
+    assert "autocast copies of weights" not in own.anatomy
+    assert own.anatomy["weights"] <= alone.anatomy["weights"] / 2 + 512 * 64
+
+
 def test_a_reference_of_a_model_with_a_scale_is_forecast():
     sizes = {"hidden_size": 64, "head_dim": 16, "num_hidden_layers": 2, "vocab_size": 99}
     spec = _spec({"loop": "trl_dpo"})
