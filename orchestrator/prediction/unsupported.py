@@ -133,8 +133,8 @@ def _untraced_code(spec: TrialSpec) -> Iterator[str]:
             yield f"the own code of {name} is traced, and not installed: pip install {name}"
     if not runs_trl(spec):
         return
-    if spec.world_size > 1 and spec.settings.deepspeed is None:
-        yield "TRL's Trainers are traced on several GPUs with DeepSpeed alone"
+    if is_fsdp(spec):
+        yield "TRL's Trainers read weights that FSDP2 shards, which is not traced"
 
 
 def _traced_libraries(spec: TrialSpec) -> Iterator[str]:
