@@ -27,7 +27,9 @@ _HOOK_PLACES = {
     "linears": "torchao's casts to FP8 are not traced",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
-_TRACED_KERNELS = ("", "only_kernel", "without_cudnn", "variable_length_attention")
+_TRACED_KERNELS = (
+    *("", "only_kernel", "without_cudnn", "variable_length_attention", "xformers_attention"),
+)
 _UNTRACED_ATTENTION = ("flex", "flash_attention_4", "kernels-community/flash-attn4")
 _TRITON_PLACES: tuple[HookPlace, ...] = ("layers", "loss")
 _TRITON_LIBRARIES = {

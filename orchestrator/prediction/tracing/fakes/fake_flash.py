@@ -3,13 +3,16 @@
 PyTorch's kernel is a copy of flash-attn's second version. Both make the output like the query, and
 32-bit sums of (batch, heads, queries), or (heads, all queries) for rows in one sequence; their
 gradients are like the inputs: csrc/flash_attn/flash_api.cpp and flash_attn_interface.py of
-flash-attn. ``flash_attention_backward_bytes`` has what the backward pass takes for itself.
+flash-attn. ``flash_attention_backward_bytes`` has what the backward pass takes for itself. xformers
+chooses the same kernel for causal rows in 16 bits.
 """
 
 import builtins
-from collections.abc import Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from types import ModuleType
+from typing import Any, Self
 from unittest.mock import patch
 
 import torch
@@ -18,16 +21,17 @@ from transformers import modeling_flash_attention_utils as flash_utils
 from transformers.integrations.flash_attention import flash_attention_forward
 from transformers.masking_utils import flash_attention_mask
 
-from jobs.techniques.axes.attention import varlen_forward
+from jobs.techniques.axes.attention import varlen_forward, xformers_forward
 
 
 @contextmanager
 def flash_attention(*, deterministic: bool = False) -> Iterator[None]:
     """A context in which transformers finds the package, of any version, its Hub kernels, and
-    the axis attention's ``varlen``.
+    the axis attention's ``varlen`` and ``xformers``.
     ``deterministic``: as ``full_determinism`` asks of them."""
     names = flash_utils.FLASH_ATTN_KERNEL_FALLBACK.values()
     attention = {**dict.fromkeys(names, flash_attention_forward), "varlen": varlen_forward}
+    attention["xformers"] = xformers_forward
     functions = (_dense, _rows, None, flash_utils._pad_input, flash_utils._unpad_input)
     forward = flash_utils._flash_attention_forward
     with (
@@ -40,6 +44,7 @@ def flash_attention(*, deterministic: bool = False) -> Iterator[None]:
         patch.object(modeling_utils, "is_kernels_available", lambda: False),
         patch.object(PreTrainedModel, "_flash_attn_import_error", lambda *_, **__: None),
         patch.dict(AttentionInterface._global_mapping, attention),
+        patch.dict(sys.modules, _xformers()),
         patch.dict(
             AttentionMaskInterface._global_mapping, dict.fromkeys(names, flash_attention_mask)
         ),
@@ -83,6 +88,43 @@ def _rows(
     """``flash_attn_varlen_func`` of tensors of shape (all tokens, heads, width)."""
     begins = (cu_seqlens_q, cu_seqlens_k, int(max_seqlen_q), int(max_seqlen_k))
     return _attended((query, key, value), begins, dropout_p, causal, softmax_scale)
+
+
+class _RowsMask:
+    """Of xformers: the rows of one sequence, each of which sees its own positions."""
+
+    @classmethod
+    def from_seqlens(cls, lengths: Sequence[int], *, device: torch.device) -> Self:
+        own = cls()
+        own.begins = torch.empty(len(lengths) + 1, dtype=torch.int32)
+        return own
+
+    begins: torch.Tensor | None = None
+
+
+def _efficient(
+    query: torch.Tensor,
+    key: torch.Tensor,
+    value: torch.Tensor,
+    attn_bias: _RowsMask,
+    scale: float | None,
+) -> torch.Tensor:
+    """``memory_efficient_attention`` of tensors of shape (batch, tokens, heads, width)."""
+    if attn_bias.begins is None:
+        return _dense(query, key, value, softmax_scale=scale, causal=True)
+    begins, tokens = attn_bias.begins, query.shape[1]
+    flat = (own.flatten(0, 1) for own in (query, key, value))
+    return _rows(*flat, begins, begins, tokens, tokens, 0.0, scale, causal=True).view_as(query)
+
+
+def _xformers() -> dict[str, ModuleType]:
+    """The modules of xformers that the axis attention imports."""
+    names = ("xformers", "xformers.ops", "xformers.ops.fmha", "xformers.ops.fmha.attn_bias")
+    modules: dict[str, Any] = {name: ModuleType(name) for name in names}
+    modules["xformers.ops"].memory_efficient_attention = _efficient
+    masks = modules["xformers.ops.fmha.attn_bias"]
+    masks.LowerTriangularMask = masks.BlockDiagonalCausalMask = _RowsMask
+    return modules
 
 
 def _attended(

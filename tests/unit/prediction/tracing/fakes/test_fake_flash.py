@@ -1,5 +1,7 @@
 """The package flash-attn on tensors without data: what its attention allocates."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -12,11 +14,15 @@ from transformers import (
 )
 from transformers import modeling_flash_attention_utils as flash_utils
 
+from jobs.spec import DataSpec
+from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.kernel_memory import flash_attention_backward_bytes
 from orchestrator.prediction.streams.affine_stream import FLASH, Allocation
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
 from orchestrator.prediction.tracing.fakes.fake_flash import flash_attention
+from tests.conftest import build_tiny_spec
+from tests.support.tiny_decoders import MODEL, PADDED, RAGGED
 
 HEADS, WIDTH, TOKENS = 4, 20, 300  # flash-attn pads the width to 24
 ROWS = [100, 200]
@@ -99,3 +105,21 @@ def test_a_model_whose_file_calls_the_package_itself_is_traced():
         with flash_attention(), recorder, recorder.phase("forward"):
             model(torch.ones(1, TOKENS, dtype=torch.long))
         assert FLASH in recorder.stream().kernels
+
+
+@pytest.mark.parametrize("batching", ["pad", "padding_free"])
+def test_xformers_takes_what_flash_attention_takes(batching):
+    choices = {"batching": batching, "precision": "bf16"}
+    specs = [
+        replace(
+            build_tiny_spec({**choices, "attention": name}),
+            model=MODEL,
+            data=DataSpec(synthetic=RAGGED if batching == "padding_free" else PADDED),
+        )
+        for name in ("flash_attention_2", "xformers")
+    ]
+    flash, xformers = predict(specs, H200)
+    assert flash.allocated is not None
+    assert xformers.allocated is not None, xformers.unknown
+    assert xformers.allocated.bytes == pytest.approx(flash.allocated.bytes, abs=4096)
+    assert any("was never compared with a GPU" in note for note in xformers.notes)
