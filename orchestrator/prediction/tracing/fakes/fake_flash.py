@@ -112,9 +112,9 @@ def _efficient(
     """``memory_efficient_attention`` of tensors of shape (batch, tokens, heads, width)."""
     if attn_bias.begins is None:
         return _dense(query, key, value, softmax_scale=scale, causal=True)
-    begins, tokens = attn_bias.begins, query.shape[1]
-    flat = (own.flatten(0, 1) for own in (query, key, value))
-    return _rows(*flat, begins, begins, tokens, tokens, 0.0, scale, causal=True).view_as(query)
+    rows = attn_bias.begins, attn_bias.begins, query.shape[1], query.shape[1]
+    flat = tuple(own.flatten(0, 1) for own in (query, key, value))
+    return _attended(flat, rows, 0.0, True, scale).view_as(query)
 
 
 def _xformers() -> dict[str, ModuleType]:
