@@ -49,8 +49,8 @@ _UNCOMPARED: Mapping[str, Callable[[TrialSpec, Container[str]], bool]] = {
     "attention: what these kernels take follows from their source, and": _runs_a_packages_attention,
     "experts: batched_mm": _multiplies_experts_in_a_batch,
     "adapter: this one": _is_other_adapter,
-    "loop: TRL under DeepSpeed": lambda spec, _: (
-        runs_trl(spec) and spec.settings.deepspeed is not None
+    "loop: TRL on several GPUs, or under DeepSpeed,": lambda spec, _: (
+        runs_trl(spec) and (spec.world_size > 1 or spec.settings.deepspeed is not None)
     ),
     "qat: a format of 4-bit blocks": _rounds_to_blocks,
     "images: the longest rows stand for all, which": lambda spec, _: (

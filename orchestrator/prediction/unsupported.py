@@ -46,8 +46,8 @@ _UNTRACED_BASE = (
     "llm_int8_has_fp16_weight",
 )
 """Parameters of bitsandbytes with which it stores its weights in another way."""
-_TRACED_INITIALIZATIONS = (True, False, "gaussian", "orthogonal")
-"""Of LoRA. Others decompose the weights, which takes memory before the training."""
+_UNTRACED_INITIALIZATIONS = ("corda", "eva", "loftq", "lora_ga")
+"""Of LoRA, which run the model on data, or quantize it, before the training."""
 _TORCHAO_OPTIMIZERS = ("adamw_torch_4bit", "adamw_torch_8bit")
 
 
@@ -132,8 +132,8 @@ def _untraced_code(spec: TrialSpec) -> Iterator[str]:
             yield f"the own code of {name} is traced, and not installed: pip install {name}"
     if not runs_trl(spec):
         return
-    if spec.world_size > 1 and spec.settings.deepspeed is None:
-        yield "TRL's Trainers are traced on several GPUs with DeepSpeed alone"
+    if is_fsdp(spec):
+        yield "TRL's Trainers read weights that FSDP2 shards, which is not traced"
 
 
 def _traced_libraries(spec: TrialSpec) -> Iterator[str]:
@@ -178,7 +178,8 @@ def _is_traced_base(spec: TrialSpec) -> bool:
 
 def _is_traced_lora(parameters: Mapping[str, Any]) -> bool:
     initialization = parameters.get("init_lora_weights", True)
-    return _TRACED_LORA.issuperset(parameters) and initialization in _TRACED_INITIALIZATIONS
+    is_traced = initialization not in _UNTRACED_INITIALIZATIONS
+    return is_traced and _TRACED_LORA.issuperset(parameters)
 
 
 def _untraced_arguments(spec: TrialSpec) -> Iterator[str]:

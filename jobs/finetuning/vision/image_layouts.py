@@ -81,13 +81,14 @@ def family_of(model_type: str) -> ImageFamily:
 
 def _of_patches(read: Read, side: int | None) -> ImageLayout:
     """Flat patches with the rows and columns of each image: Qwen-VL and GLM-V."""
+    wanted = _required_side(side)
     patch = _number(read, "vision_config.patch_size")
     merged = _number(read, "vision_config.spatial_merge_size")
     frames = _number(read, "vision_config.temporal_patch_size")
     channels = _number(read, "vision_config.in_channels")
     # As their processors' smart_resize: a whole number of merged patches, the nearest one.
     factor = patch * merged
-    patches = max(1, round(_required_side(side) / factor)) * merged
+    patches = max(1, round(wanted / factor)) * merged
     return ImageLayout(
         # One token before and one after, such as <|vision_start|> and <|vision_end|>.
         pieces=((1, (patches // merged) ** 2),),
@@ -99,12 +100,13 @@ def _of_patches(read: Read, side: int | None) -> ImageLayout:
 
 def _of_rows(read: Read, side: int | None) -> ImageLayout:
     """Whole images with their sizes, and a token that ends each row of patches: Mistral 3."""
+    wanted = _required_side(side)
     factor = _number(read, "vision_config.patch_size") * _number(read, "spatial_merge_size")
     largest = _number(read, "vision_config.image_size")
-    if _required_side(side) > largest:
+    if wanted > largest:
         raise ImageLayoutError(f"has images of at most {largest} pixels a side, not {side}")
     # As PixtralImageProcessor: the next whole number of merged patches.
-    rows = math.ceil(_required_side(side) / factor)
+    rows = math.ceil(wanted / factor)
     pixels = rows * factor
     return ImageLayout(
         pieces=((0, rows), *[(1, rows)] * (rows - 1)),

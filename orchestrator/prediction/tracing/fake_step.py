@@ -88,9 +88,10 @@ class FakeStep:
         # All allocations of this phase are weights.
         with self.traced(), self._recorder.phase("build"):
             self.model = self._built_model()
-            forward = shared(self.model, spec, self._pass, self._recorder)
-            self._forward = with_its_loss(forward, self.model, spec, self._arguments)
             self._trl = self._trl_trainer()
+            if self._trl is None:
+                forward = shared(self.model, spec, self._pass, self._recorder)
+                self._forward = with_its_loss(forward, self.model, spec, self._arguments)
         self.weights = self._recorder.stream()
         self._recorder.register_model(self.model)
         enable_checkpointing(self.model, self._arguments)

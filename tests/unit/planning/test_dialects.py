@@ -551,6 +551,14 @@ def test_a_model_whose_images_are_not_known_is_refused(tmp_path):
     assert obstacle.why.startswith("random images cannot be made for mllama")
 
 
+@pytest.mark.parametrize(
+    ("name", "size"), [("llava-hf/llava-1.5-7b-hf", None), ("Qwen/Qwen2-VL-7B-Instruct", 448)]
+)
+def test_random_images_have_a_size_where_the_model_has_none(tmp_path, name, size):
+    text = f"base_model: {name}\nprocessor_type: AutoProcessor\n"
+    assert read(tmp_path, text).document["data"]["synthetic"].get("image_size") == size
+
+
 def test_a_family_that_a_key_names_counts_where_the_model_has_none(tmp_path):
     for name, expected in (("mine-7b", "mistral"), ("Qwen2.5-7B", "qwen2")):
         text = f"base_model: {name}\nis_mistral_derived_model: true\n"

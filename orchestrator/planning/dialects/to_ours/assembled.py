@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jobs.techniques.hooks import service
 from orchestrator.planning.dialects.to_ours import axes
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours.models import Shape
@@ -63,8 +64,26 @@ def _data(facts: Mapping[str, Any], task: str, shape: Shape) -> dict[str, Any]:
         rows = {"path": facts["file"], "tokenizer": facts.get("model"), "max_length": length}
         return {"file": {key: value for key, value in rows.items() if value is not None}}
     synthetic: dict[str, Any] = {"sequence_length": length} if isinstance(length, int) else {}
-    if task == _IMAGES and "image_size" not in shape.config.get("vision_config", ()):
+    if task == _IMAGES and not _has_one_size(shape):
         pixels = facts.get("image_pixels", IMAGE_SIZE**2)
         size = facts.get("image_size") or math.isqrt(int(pixels))
         synthetic["image_size"] = size
     return {"synthetic": {**synthetic, "samples": SAMPLES}}
+
+
+def _has_one_size(shape: Shape) -> bool:
+    """Whether the images of a model have its own size, whatever their size in a file."""
+
+    def read(key: str) -> Any:
+        value: Any = shape.config
+        for name in key.split("."):
+            value = value.get(name) if isinstance(value, Mapping) else None
+        return value
+
+    try:
+        service("layout_of")(shape.architecture, read, None)
+    except LookupError:
+        return True  # a size that only the built configuration knows
+    except ValueError:
+        return False
+    return True

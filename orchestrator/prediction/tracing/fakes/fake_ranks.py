@@ -62,7 +62,7 @@ def shared(model: Any, spec: TrialSpec, forward: Forward, recorder: AllocationRe
     if is_fsdp(spec):
         return _fully_sharded(model, spec)
     with recorder.phase("share"):
-        return _distributed(model, spec, forward)
+        return distributed(_Passing(model, forward), spec)
 
 
 def _fully_sharded(model: Any, spec: TrialSpec) -> Forward:
@@ -107,12 +107,10 @@ class _Passing(torch.nn.Module):
         self.forward = forward
 
 
-def _distributed(model: Any, spec: TrialSpec, forward: Forward) -> Forward:
+def distributed(model: torch.nn.Module, spec: TrialSpec) -> DistributedDataParallel:
     """As the Trainer and ``Accelerator.prepare_model`` set it up."""
     checkpoints = bool(spec.settings.training_arguments.get("gradient_checkpointing"))
-    engine = DistributedDataParallel(
-        _Passing(model, forward), find_unused_parameters=not checkpoints, init_sync=False
-    )
+    engine = DistributedDataParallel(model, find_unused_parameters=not checkpoints, init_sync=False)
     # The reducer's own call gives no result for tensors without data.
     engine.register_comm_hook(None, _reduced)
     return engine

@@ -33,7 +33,7 @@ def counts(model: Any, spec: TrialSpec) -> dict[str, Any]:
 
 def with_its_loss(forward: Forward, model: Any, spec: TrialSpec, arguments: Any) -> Forward:
     """``forward`` with the Trainer's loss in place of the model's, if it has one of its own."""
-    if runs_trl(spec) or not (runs_trainer(spec) and arguments.label_smoothing_factor):
+    if not (runs_trainer(spec) and arguments.label_smoothing_factor):
         return forward
 
     def run(num_items_in_batch: torch.Tensor | None = None, **inputs: torch.Tensor) -> Any:

@@ -21,6 +21,7 @@ from jobs.techniques.hooks import hook_name, service
 from jobs.trackers.tracker import Phase
 from orchestrator.prediction.streams.length_streams import MANY_TILES
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
+from orchestrator.prediction.tracing.fakes.fake_ranks import distributed
 from orchestrator.prediction.tracing.rows.trl_batches import TrlBatches
 
 _TRAINERS = {"trl_sft_loop": "sft_trainer", "trl_preference_loop": "dpo_trainer"}
@@ -52,6 +53,10 @@ class TrlTrainer:
             if own is not None and dtype is not None:
                 # As ``Accelerator.prepare_model`` does it.
                 own.forward = _in_16_bits(own.forward, dtype)
+        self._model = model
+        if spec.world_size > 1 and spec.settings.deepspeed is None:
+            with recorder.phase("share"):
+                self._model = distributed(model, spec)
 
     def train(self, inputs: dict[str, Any]) -> None:
         """Run forward and backward."""
@@ -59,13 +64,13 @@ class TrlTrainer:
         count = None
         if "labels" in inputs and trainer.model_accepts_loss_kwargs:
             count = torch.empty(())
-        trainer.training_step(trainer.model, dict(inputs), count)
+        trainer.training_step(self._model, dict(inputs), count)
 
     def evaluate(self, inputs: dict[str, Any]) -> Any:
         """Run forward alone; the result has ``logits``, None if no metrics are computed of them."""
         trainer = self._trainer
         only_loss = self._rows_of_metrics is None or trainer.args.prediction_loss_only
-        _, logits, _ = trainer.prediction_step(trainer.model, dict(inputs), only_loss)
+        _, logits, _ = trainer.prediction_step(self._model, dict(inputs), only_loss)
         trainer.meter.phase("upkeep")
         return SimpleNamespace(logits=logits)
 

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -15,11 +16,15 @@ from transformers import (
 )
 from transformers import modeling_flash_attention_utils as flash_utils
 
+from jobs.spec import DataSpec
+from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.kernel_memory import flash_attention_backward_bytes
 from orchestrator.prediction.streams.affine_stream import FLASH, Allocation
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
 from orchestrator.prediction.tracing.fakes.fake_flash import flash_attention
+from tests.conftest import build_tiny_spec
+from tests.support.tiny_decoders import MODEL, PADDED, RAGGED
 
 HEADS, WIDTH, TOKENS = 4, 20, 300  # flash-attn pads the width to 24
 ROWS = [100, 200]
@@ -136,3 +141,21 @@ def test_modules_that_are_imported_during_the_context_stay():
     with flash_attention():
         importlib.import_module(name)
     assert name in sys.modules
+
+
+@pytest.mark.parametrize("batching", ["pad", "padding_free"])
+def test_xformers_takes_what_flash_attention_takes(batching):
+    choices = {"batching": batching, "precision": "bf16"}
+    specs = [
+        replace(
+            build_tiny_spec({**choices, "attention": name}),
+            model=MODEL,
+            data=DataSpec(synthetic=RAGGED if batching == "padding_free" else PADDED),
+        )
+        for name in ("flash_attention_2", "xformers")
+    ]
+    flash, xformers = predict(specs, H200)
+    assert flash.allocated is not None
+    assert xformers.allocated is not None, xformers.unknown
+    assert xformers.allocated.bytes == pytest.approx(flash.allocated.bytes, abs=4096)
+    assert any("was never compared with a GPU" in note for note in xformers.notes)

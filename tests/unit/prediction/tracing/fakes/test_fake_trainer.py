@@ -34,6 +34,10 @@ TECHNIQUES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"trainable": "matching(patterns=[layers.1])", "activations": "checkpoint"},
         {},
     ),
+    **{
+        name: ({"adapter": f"lora(r=8,target_modules=all-linear,init_lora_weights={name})"}, {})
+        for name in ("pissa", "pissa_niter_4", "olora")
+    },
     "loha": ({"adapter": "loha"}, {}),
     "lokr": ({"adapter": "lokr"}, {}),
     "adalora": ({"adapter": "adalora(total_step=100)"}, {}),

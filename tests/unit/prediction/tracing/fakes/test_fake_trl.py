@@ -142,6 +142,17 @@ def test_under_an_engine_trl_trains_a_model_of_16_bits(loop, ranks):
     assert own.anatomy["weights"] <= alone.anatomy["weights"] / 2 + 512 * 64
 
 
+@pytest.mark.parametrize("loop", ["trl_sft", "trl_dpo"])
+def test_on_several_gpus_trl_averages_every_gradient(loop):
+    plain = _spec({"loop": loop, "precision": "bf16"})
+    alone, own = (predict([replace(plain, world_size=ranks)], GPU)[0] for ranks in (1, 2))
+    trained = alone.anatomy["optimizer states"] / 2
+    assert own.anatomy["communication buffers"] == pytest.approx(trained, rel=0.06)
+    exchanged = own.step.sharing.exchanged.by_kind["all-reduce"]
+    assert (exchanged[:, 1] * exchanged[:, 2]).sum() == pytest.approx(trained, rel=0.06)
+    assert any("several GPUs, or under DeepSpeed" in note for note in own.notes)
+
+
 def test_a_reference_of_a_model_with_a_scale_is_forecast():
     sizes = {"hidden_size": 64, "head_dim": 16, "num_hidden_layers": 2, "vocab_size": 99}
     spec = _spec({"loop": "trl_dpo"})
