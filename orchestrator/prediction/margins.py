@@ -87,7 +87,7 @@ _MARGINS = (
     Margin(
         applies=lambda spec, _: spec.settings.training_arguments.get("optim") == "adamw_torch_4bit",
         share=0.15,
-        note="optimizer: torchao's compiled update has buffers that are not traced; a trial reserved "
+        note="optimizer: torchao compiles buffers that are not traced, with which a trial reserved "
         "13 % more than predicted, so the interval is wider",
     ),
     # Ten times the share of techniques that have a recorded run.
