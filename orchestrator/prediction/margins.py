@@ -26,6 +26,10 @@ def _is_other_adapter(spec: TrialSpec, _: object) -> bool:
     return arguments["method"] != "lora" or not PLAIN_LORA.issuperset(arguments["parameters"])
 
 
+def _runs_a_packages_attention(spec: TrialSpec, kernels: Container[str]) -> bool:
+    return FLASH in kernels or hook_name(spec, "kernels") == "xformers_attention"
+
+
 def _multiplies_experts_in_a_batch(spec: TrialSpec, _: object) -> bool:
     return spec.settings.model_kwargs.get("experts_implementation") == "batched_mm"
 
@@ -42,9 +46,7 @@ def _rounds_to_blocks(spec: TrialSpec, _: object) -> bool:
 
 
 _UNCOMPARED: Mapping[str, Callable[[TrialSpec, Container[str]], bool]] = {
-    "attention: what these kernels take follows from their source, and": lambda _, kernels: (
-        FLASH in kernels
-    ),
+    "attention: what these kernels take follows from their source, and": _runs_a_packages_attention,
     "experts: batched_mm": _multiplies_experts_in_a_batch,
     "adapter: this one": _is_other_adapter,
     "loop: TRL on several GPUs, or under DeepSpeed,": lambda spec, _: (

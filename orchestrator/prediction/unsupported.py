@@ -27,9 +27,6 @@ _HOOK_PLACES = {
     "linears": "torchao's casts to FP8 are not traced",
 }
 """Place of a hook -> why a trial that has one there is not predicted."""
-_TRACED_KERNELS = (
-    *("", "only_kernel", "without_cudnn", "variable_length_attention", "xformers_attention"),
-)
 _UNTRACED_ATTENTION = ("flex", "flash_attention_4", "kernels-community/flash-attn4")
 _TRITON_PLACES: tuple[HookPlace, ...] = ("layers", "loss")
 _TRITON_LIBRARIES = {
@@ -154,8 +151,6 @@ def _untraced_kernels(spec: TrialSpec) -> Iterator[str]:
     if spec.settings.training_arguments.get("torch_compile"):
         yield "torch.compile plans its own buffers"
     yield from (reason for place, reason in _HOOK_PLACES.items() if place in hooks)
-    if hook_name(spec, "kernels") not in _TRACED_KERNELS:
-        yield "the kernels of this attention are not traced"
     if hook_name(spec, "layers") == "hub_layers":
         yield "the kernels of the Hub are not traced"
     attention = str(spec.settings.model_kwargs.get("attn_implementation", ""))

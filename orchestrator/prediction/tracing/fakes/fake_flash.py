@@ -1,18 +1,18 @@
-"""The package flash-attn on tensors without data: PyTorch's kernel, which allocates the same.
+"""The packages flash-attn and xformers without data: PyTorch's kernels, which allocate the same.
 
 PyTorch's kernel is a copy of flash-attn's second version. Both make the output like the query, and
 32-bit sums of (batch, heads, queries), or (heads, all queries) for rows in one sequence; their
 gradients are like the inputs: csrc/flash_attn/flash_api.cpp and flash_attn_interface.py of
-flash-attn. ``flash_attention_backward_bytes`` has what the backward pass takes for itself. xformers
-chooses the same kernel for causal rows in 16 bits.
+flash-attn. ``flash_attention_backward_bytes`` has what the backward pass takes for itself.
 """
 
 import builtins
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from types import ModuleType
-from typing import Any, Self
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -23,6 +23,8 @@ from transformers.masking_utils import flash_attention_mask
 
 from jobs.techniques.axes.attention import varlen_forward, xformers_forward
 
+_aten = torch.ops.aten
+
 
 @contextmanager
 def flash_attention(*, deterministic: bool = False) -> Iterator[None]:
@@ -30,13 +32,14 @@ def flash_attention(*, deterministic: bool = False) -> Iterator[None]:
     the axis attention's ``varlen`` and ``xformers``.
     ``deterministic``: as ``full_determinism`` asks of them."""
     names = flash_utils.FLASH_ATTN_KERNEL_FALLBACK.values()
-    attention = {**dict.fromkeys(names, flash_attention_forward), "varlen": varlen_forward}
-    attention["xformers"] = xformers_forward
+    own = {"varlen": varlen_forward, "xformers": xformers_forward}
+    attention = {**dict.fromkeys(names, flash_attention_forward), **own}
     functions = (_dense, _rows, None, flash_utils._pad_input, flash_utils._unpad_input)
     forward = flash_utils._flash_attention_forward
     with (
         # Falcon's and GPT-J's files import it only where the package is.
         patch.object(builtins, forward.__name__, forward, create=True),
+        _xformers(),
         # transformers remembers the functions that it imported, so what it remembers is put back.
         patch.dict(vars(flash_utils), _loaded_implementation=None),
         patch.object(flash_utils, "_lazy_imports", lambda *_, **__: functions),
@@ -44,7 +47,6 @@ def flash_attention(*, deterministic: bool = False) -> Iterator[None]:
         patch.object(modeling_utils, "is_kernels_available", lambda: False),
         patch.object(PreTrainedModel, "_flash_attn_import_error", lambda *_, **__: None),
         patch.dict(AttentionInterface._global_mapping, attention),
-        patch.dict(sys.modules, _xformers()),
         patch.dict(
             AttentionMaskInterface._global_mapping, dict.fromkeys(names, flash_attention_mask)
         ),
@@ -90,41 +92,60 @@ def _rows(
     return _attended((query, key, value), begins, dropout_p, causal, softmax_scale)
 
 
-class _RowsMask:
-    """Of xformers: the rows of one sequence, each of which sees its own positions."""
-
-    @classmethod
-    def from_seqlens(cls, lengths: Sequence[int], *, device: torch.device) -> Self:
-        own = cls()
-        own.begins = torch.empty(len(lengths) + 1, dtype=torch.int32)
-        return own
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """What stands for xformers' masks: causal ones, of rows in one sequence or of equal ones."""
 
     begins: torch.Tensor | None = None
 
+    @classmethod
+    def from_seqlens(cls, lengths: Sequence[int], device: Any = None) -> "_Rows":
+        return cls(torch.empty(len(lengths) + 1, dtype=torch.int32))
 
-def _efficient(
+
+def _memory_efficient(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attn_bias: _RowsMask,
-    scale: float | None,
+    attn_bias: _Rows,
+    scale: float | None = None,
 ) -> torch.Tensor:
-    """``memory_efficient_attention`` of tensors of shape (batch, tokens, heads, width)."""
-    if attn_bias.begins is None:
-        return _dense(query, key, value, softmax_scale=scale, causal=True)
-    rows = attn_bias.begins, attn_bias.begins, query.shape[1], query.shape[1]
-    flat = tuple(own.flatten(0, 1) for own in (query, key, value))
-    return _attended(flat, rows, 0.0, True, scale).view_as(query)
+    """xformers' ``memory_efficient_attention`` of tensors of shape (batch, tokens, heads, width),
+    whose batch is 1 for rows in one sequence."""
+    inputs, begins = (query, key, value), attn_bias.begins
+    if query.element_size() > 2:
+        heads = (own.transpose(1, 2) for own in inputs)
+        outputs = _aten._scaled_dot_product_efficient_attention(
+            *heads, None, True, 0.0, True, scale=scale
+        )
+        return outputs[0].transpose(1, 2)
+    if begins is not None:
+        flat = tuple(own[0] for own in inputs)
+        tokens = query.shape[1]
+        return _attended(flat, (begins, begins, tokens, tokens), 0.0, True, scale)[None]
+    return _dense(*inputs, softmax_scale=scale, causal=True)
 
 
-def _xformers() -> dict[str, ModuleType]:
-    """The modules of xformers that the axis attention imports."""
-    names = ("xformers", "xformers.ops", "xformers.ops.fmha", "xformers.ops.fmha.attn_bias")
-    modules: dict[str, Any] = {name: ModuleType(name) for name in names}
-    modules["xformers.ops"].memory_efficient_attention = _efficient
-    masks = modules["xformers.ops.fmha.attn_bias"]
-    masks.LowerTriangularMask = masks.BlockDiagonalCausalMask = _RowsMask
-    return modules
+_XFORMERS: dict[str, Any] = {
+    "xformers": SimpleNamespace(),
+    "xformers.ops": SimpleNamespace(memory_efficient_attention=_memory_efficient),
+    "xformers.ops.fmha.attn_bias": SimpleNamespace(
+        LowerTriangularMask=_Rows, BlockDiagonalCausalMask=_Rows
+    ),
+}
+
+
+@contextmanager
+def _xformers() -> Iterator[None]:
+    """A context in which the axis attention finds xformers. What is imported meanwhile stays."""
+    before = {name: sys.modules[name] for name in _XFORMERS if name in sys.modules}
+    sys.modules.update(_XFORMERS)
+    try:
+        yield
+    finally:
+        for name in _XFORMERS:
+            sys.modules.pop(name, None)
+        sys.modules.update(before)
 
 
 def _attended(
@@ -138,6 +159,6 @@ def _attended(
         padded = [torch.nn.functional.pad(own, (0, missing)) for own in inputs]
     padded = [own if own.stride(-1) == 1 else own.contiguous() for own in padded]
     options = (*rows, dropout, causal, False)
-    outputs: Any = torch.ops.aten._flash_attention_forward(*padded, *options, scale=scale)
+    outputs: Any = _aten._flash_attention_forward(*padded, *options, scale=scale)
     output: torch.Tensor = outputs[0]
     return output[..., :width] if missing else output

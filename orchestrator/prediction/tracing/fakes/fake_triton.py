@@ -39,7 +39,8 @@ class TritonModules:
     def __init__(self, libraries: Sequence[str], gpu: Gpu, recorder: AllocationRecorder) -> None:
         """``libraries``: the names of their packages in Python."""
         self._owners = {*libraries, "triton"}
-        self._torch = _torch_on(gpu)
+        self._is_newer = gpu.capability >= 8.0
+        self._torch = _torch_on(is_newer=self._is_newer)
         self._recorder = recorder
         self._modules: dict[str, ModuleType] = {}
         self._changed: dict[str, dict[str, Any]] = {}
@@ -58,8 +59,11 @@ class TritonModules:
         for name, changed in self._changed.items():
             vars(sys.modules[name]).update(changed)
         try:
-            # What a library compiles with PyTorch allocates as much as uncompiled, or less.
-            with patch.object(torch, "compile", not_compiled):
+            with (
+                # What a library compiles with PyTorch allocates as much as uncompiled, or less.
+                patch.object(torch, "compile", not_compiled),
+                patch.object(torch.cuda, "is_bf16_supported", lambda *_, **__: self._is_newer),
+            ):
                 yield
         finally:
             for name, before in names.items():
@@ -86,11 +90,11 @@ def _accumulated(rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
     return torch.zeros((), device=rows.device).expand(rows.shape[0], columns.shape[1])
 
 
-def _torch_on(gpu: Gpu) -> Any:
+def _torch_on(*, is_newer: bool) -> Any:
     """What the module of Liger's loss takes for torch on a GPU."""
     # It asks whether the gradient of its loss is 1, and otherwise scales its gradients in place.
     changed: dict[str, Any] = {"equal": lambda *_: True}
-    if gpu.capability >= 8.0:  # its own condition
+    if is_newer:  # its own condition
         changed["mm"] = _accumulated
     return SimpleNamespace(**{**vars(torch), **changed})
 
@@ -107,7 +111,8 @@ class _Kernel:
 
     def _launch(self, *args: Any, **_: Any) -> None:
         for _product in range(_LOGITS.get(self.fn.__name__, 0)):
-            hidden, weight, result = args[:3]
+            hidden, weight, *others = args
+            result = next(own for own in others if isinstance(own, torch.Tensor))
             self._recorder.record_operation(_MULTIPLIED, (hidden, weight.t()), result)
 
 

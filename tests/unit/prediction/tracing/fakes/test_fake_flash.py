@@ -1,5 +1,7 @@
 """The package flash-attn on tensors without data: what its attention allocates."""
 
+import importlib
+import sys
 from dataclasses import replace
 
 import pytest
@@ -66,6 +68,32 @@ def test_flash_attention_allocates_what_the_package_does(key_heads, is_joined, w
     assert workspace in _sizes(backward)
 
 
+@pytest.mark.parametrize("is_joined", [False, True])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32])
+def test_xformers_allocates_the_output_and_the_sums_of_its_kernels(dtype, is_joined):
+    recorder = AllocationRecorder()
+    width = 24
+    with flash_attention(), FakeTensorMode(), recorder, recorder.phase("forward"):
+        attend = AttentionInterface()["xformers"]
+        query, key = (
+            torch.empty((1, heads, TOKENS, width), dtype=dtype, requires_grad=True)
+            for heads in (HEADS, HEADS // 2)
+        )
+        begins = torch.empty(len(ROWS) + 1, dtype=torch.int32) if is_joined else None
+        recorder.stream()
+        output, _ = attend(None, query, key, key, None, cu_seq_lens_q=begins)
+        forward = recorder.stream()
+    assert "xformers.ops" not in sys.modules
+    assert output.shape == (1, TOKENS, HEADS, width)
+    # Keys and values are repeated for each query head.
+    of_heads = HEADS * TOKENS * width * dtype.itemsize
+    assert _sizes(forward).count(of_heads) == 3
+    is_half = dtype is torch.bfloat16
+    # The sums of the other kernel are padded to a multiple of 32.
+    assert 4 * HEADS * (TOKENS if is_half else 320) in _sizes(forward)
+    assert ("efficient" in forward.kernels) is not is_half
+
+
 def _sizes(stream):
     return [own.nbytes(H200) for own in stream.events if isinstance(own, Allocation)]
 
@@ -105,6 +133,14 @@ def test_a_model_whose_file_calls_the_package_itself_is_traced():
         with flash_attention(), recorder, recorder.phase("forward"):
             model(torch.ones(1, TOKENS, dtype=torch.long))
         assert FLASH in recorder.stream().kernels
+
+
+def test_modules_that_are_imported_during_the_context_stay():
+    name = "colorsys"
+    sys.modules.pop(name, None)
+    with flash_attention():
+        importlib.import_module(name)
+    assert name in sys.modules
 
 
 @pytest.mark.parametrize("batching", ["pad", "padding_free"])
