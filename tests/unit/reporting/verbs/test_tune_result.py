@@ -149,7 +149,7 @@ def test_report_of_a_search_for_budgets_has_a_row_for_each():
     run = RunMetadata(name="own", search=asdict(search))
     (table,) = results(dataset_of_records([make_record()], run)).tables
     first, second = ([own.text(row) for own in table.columns] for row in table.rows)
-    assert first == ["24.0 GiB", "the same", "12,345", "6,000", "20", certainty(FOUND)]
+    assert first == ["24 GiB", "the same", "12,345", "6,000", "20", certainty(FOUND)]
     assert second[:2] == ["any", "any"]
     assert results(dataset_of_records([make_record()], RunMetadata(name="own"))) is None
 
