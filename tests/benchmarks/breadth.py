@@ -30,6 +30,7 @@ from orchestrator.planning.prechecks.mistakes import check_files
 from orchestrator.planning.problems import ConfigError
 from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.libraries import without_gpus
 from tests.benchmarks.recorded import answered
 
 PARTS = ("accelerate", "DeepSpeed", "config.json")
@@ -82,7 +83,8 @@ def _answer(named: tuple[str, TrialSpec]) -> dict[str, Any]:
 
 def _predicted(spec: TrialSpec) -> dict[str, Any]:
     resource.setrlimit(resource.RLIMIT_CPU, (_MOST_SECONDS, _MOST_SECONDS))
-    [own] = predict([spec], load_gpu("h100"))
+    with without_gpus():
+        [own] = predict([spec], load_gpu("h100"))
     kinds = {"refused": own.refused, "figure": own.device, "bound": own.bounds, "nothing": True}
     return {
         "answer": next(kind for kind, has_it in kinds.items() if has_it),

@@ -29,6 +29,7 @@ SECTIONS: tuple[Section, ...] = (
     _of_environments(name="pareto_front", make=pareto_front.make, terminal_rows=20, on_page=False),
     _of_environments(name="budgets", make=budgets.make, terminal_rows=24),
     _of_environments(name="way", make=way.make),
+    Section(name="search_results", make=search_outcome.results, terminal_rows=12),
     _of_environments(name="gradients", make=gradients.make, terminal_rows=12),
     _of_environments(name="longest_context", make=longest_context.make, terminal_rows=12),
     _of_environments(name="hf_guide", make=hf_guide.make),

@@ -1,4 +1,4 @@
-"""The progress of the run, the trials that its search skipped, and notes on machines."""
+"""The progress of the run, what its search skipped and what may still be faster, and notes."""
 
 import math
 from collections.abc import Iterator, Mapping
@@ -6,7 +6,7 @@ from typing import Any
 
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset
-from orchestrator.reporting.content import Content
+from orchestrator.reporting.content import Column, Content, Format, Table
 from orchestrator.storage.search_summary import BudgetResult, SearchSummary
 from orchestrator.units import change, count, memory
 
@@ -18,12 +18,41 @@ _RULES = {
     "search_time": "left when the GPU time was up",
 }
 """Rule of a skipped trial -> its words. Other rules are shown by their names."""
+_COLUMNS = (
+    Column(key="budget", heading="budget"),
+    Column(key="training", heading="training"),
+    Column(key="considered", heading="considered", format=Format.COUNT),
+    Column(key="ruled_out", heading="ruled out", format=Format.COUNT),
+    Column(key="measured", heading="measured", format=Format.COUNT),
+    Column(key="open", heading="not measured"),
+)
 
 
 def make(dataset: Dataset) -> Content | None:
     """Sentences that open the report."""
     text = (*progress(dataset), *search_sentences(dataset.run.search_summary), *dataset.run.notes)
     return Content(title="", text=text) if text else None
+
+
+def results(dataset: Dataset) -> Content | None:
+    """A row for each budget and training; None without a search for the fastest."""
+    search = dataset.run.search_summary
+    if search is None or not search.results:
+        return None
+    rows = [
+        {
+            "budget": "any" if own.budget_bytes is None else memory(own.budget_bytes),
+            "training": "any" if own.recipe else "the same",
+            "considered": own.considered,
+            "ruled_out": own.ruled_out,
+            "measured": own.measured,
+            "open": certainty(own),
+        }
+        for own in search.results
+    ]
+    text = "Configurations that the search considered, ruled out without a trial, and measured."
+    table = Table(columns=_COLUMNS, rows=tuple(rows))
+    return Content(title="Not measured", text=(text,), tables=(table,))
 
 
 def progress(dataset: Dataset) -> list[str]:
@@ -52,20 +81,12 @@ def search_sentences(search: SearchSummary | None) -> Iterator[str]:
     rules = ", ".join(f"{n:,} {_RULES.get(rule, rule)}" for rule, n in search.skipped.items())
     skipped = f"{sum(search.skipped.values()):,} skipped{f' ({rules})' if rules else ''}"
     yield f"Search ({search.kind}): {measured}, {skipped}."
-    yield from map(_result, search.results)
     if not search.skipped or search.audit is None:
         return
     if search.audit["audited"]:
         yield _audit(search.audit)
     else:
         yield "No skipped configuration was measured as an audit, so the error is unknown."
-
-
-def _result(result: BudgetResult) -> str:
-    budget = result.budget_bytes
-    where = "In the whole memory" if budget is None else f"Within {memory(budget)}"
-    recipes = ", of all training recipes" if result.recipe else ""
-    return f"{where}{recipes}: {counts(result)}; {certainty(result)}."
 
 
 def counts(result: BudgetResult) -> str:

@@ -1,7 +1,7 @@
 """The result of `tune`: computed once, stored with the run, and the same for every reader."""
 
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any
 
 import pytest
@@ -11,7 +11,7 @@ from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.dataset import dataset_of_records, load_dataset
 from orchestrator.api import load
 from orchestrator.reporting.publish import publish
-from orchestrator.reporting.sections.search_outcome import certainty, counts, search_sentences
+from orchestrator.reporting.sections.search_outcome import certainty, counts, results
 from orchestrator.reporting.verbs.tune_result import candidate_of, computed, read, to_json
 from orchestrator.reporting.verbs.tune_text import describe, failures
 from orchestrator.storage.layout import RESULT
@@ -140,16 +140,18 @@ def test_certainty_says_what_could_still_be_gained(changed, words):
     assert words in certainty(replace(FOUND, **changed))
 
 
-def test_report_of_a_search_for_budgets_has_a_sentence_for_each():
-    expected = "considered 12,345, ruled out without a trial 6,000, measured 20"
-    assert counts(FOUND) == expected
+def test_report_of_a_search_for_budgets_has_a_row_for_each():
+    assert counts(FOUND) == "considered 12,345, ruled out without a trial 6,000, measured 20"
     across = replace(FOUND, budget_bytes=None, recipe="any")
     search = SearchSummary(
         kind="best", planned=12_345, measured=20, skipped={}, results=(FOUND, across)
     )
-    _, first, second = search_sentences(search)
-    assert first.startswith(f"Within 24 GiB: {expected}")
-    assert second.startswith("In the whole memory, of all training recipes:")
+    run = RunMetadata(name="own", search=asdict(search))
+    (table,) = results(dataset_of_records([make_record()], run)).tables
+    first, second = ([own.text(row) for own in table.columns] for row in table.rows)
+    assert first == ["24 GiB", "the same", "12,345", "6,000", "20", certainty(FOUND)]
+    assert second[:2] == ["any", "any"]
+    assert results(dataset_of_records([make_record()], RunMetadata(name="own"))) is None
 
 
 def test_trials_that_crashed_are_listed_with_their_reason():
