@@ -50,6 +50,7 @@ _TEXTS: Mapping[Outcome, tuple[str, ...]] = {
         r"does not support an attention implementation",
         r"does not support .*(scaled_dot_product_attention|flex)",
         r"does not support Flash ?Attention",
+        r"^KeyError: '(varlen|xformers)'",  # an architecture that lists its own implementations
         r"does not support (gradient|activation) checkpointing",
         r"the package .* (seems to be )?not (be )?installed",
         r"PEFT does not support this adapter",

@@ -30,6 +30,15 @@ def test_classify_by_the_class_of_the_error():
     assert classify(MemoryError())[0] is Outcome.HOST_OUT_OF_MEMORY
 
 
+def test_classify_an_attention_that_an_architecture_does_not_list():
+    assert classify(KeyError("xformers")) == (
+        Outcome.UNSUPPORTED,
+        "library",
+        "KeyError: 'xformers'",
+    )
+    assert classify(KeyError("sdpa"))[0] is Outcome.FAILED
+
+
 def test_classify_reason_is_one_line_with_the_errors_name():
     _, rule, reason = classify(torch.OutOfMemoryError(TORCH_OOM))
     assert rule == ""
