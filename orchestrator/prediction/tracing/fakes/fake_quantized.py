@@ -143,6 +143,8 @@ def _product_in_8_bits(
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """The product in integers of 32 bits, which a kernel scales to fp16."""
+    if codes.ndim > 3:  # as on CUDA
+        raise ValueError(f"LLM.int8() does not support inputs of {codes.ndim} dimensions")
     sums = codes.new_empty((*codes.shape[:-1], weight.shape[0]), dtype=torch.int32)
     product = torch.empty_like(sums, dtype=torch.float16)
     if bias is not None:

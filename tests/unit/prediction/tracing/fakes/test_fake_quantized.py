@@ -72,6 +72,19 @@ def test_dora_dequantizes_its_base(tmp_path, base):
     assert plain.allocated.bytes < dora.allocated.bytes
 
 
+def test_8_bits_need_inputs_of_rows(tmp_path):
+    text = """
+model:
+  task: causal-lm
+  architecture: deepseek_v3
+  config: {hidden_size: 64, intermediate_size: 64, num_hidden_layers: 1, vocab_size: 64,
+    num_attention_heads: 4, num_key_value_heads: 4, kv_lora_rank: 16, q_lora_rank: 16}
+baseline: {adapter: lora_r8_all_linear, base: bnb_8bit}
+"""
+    (own,) = predict(plan(config_of(tmp_path, text)).trials, H200)
+    assert own.unknown == "ValueError: LLM.int8() does not support inputs of 4 dimensions"
+
+
 @pytest.mark.slow
 def test_predicted_peak_of_a_4_bit_base_is_that_an_h200_measured(tmp_path):
     axes = {"micro_batch": 4, "activations": "keep", "loss": "plain"}
