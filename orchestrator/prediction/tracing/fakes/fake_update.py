@@ -46,7 +46,11 @@ def update(model: Any, spec: TrialSpec, arguments: Any, optimizer: torch.optim.O
     if runs_trainer(spec) and arguments.max_grad_norm:
         trained = [p for p in model.parameters() if p.grad is not None]
         torch.nn.utils.clip_grad_norm_(trained, arguments.max_grad_norm, foreach=True)
-    # torchao compiles the update of each parameter: the states are tensors, and all between them
-    # is fused.
+    take_step(optimizer)
+
+
+def take_step(optimizer: torch.optim.Optimizer) -> None:
+    """torchao compiles the update of each parameter: its states are tensors, and all between them
+    is fused."""
     with patch.object(torch, "compile", lambda *_, **__: lambda *_: None):
         optimizer.step()

@@ -10,7 +10,7 @@ from jobs.spec import TrialSpec
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
 from orchestrator.prediction.tracing.cpu_arguments import cpu_arguments
 from orchestrator.prediction.tracing.fakes.fake_libraries import leave_out_host_states
-from orchestrator.prediction.tracing.fakes.fake_update import Updates, made_optimizer
+from orchestrator.prediction.tracing.fakes.fake_update import Updates, made_optimizer, take_step
 from orchestrator.prediction.zero import ZeroEngine
 
 _Part = tuple[dict[str, Any], list[torch.nn.Parameter]]
@@ -52,7 +52,7 @@ class EngineStep:
             if turn is self._turns[-1]:
                 gradients.clear()
             self.optimizer.param_groups = [group for group, _ in turn]
-            self.optimizer.step()
+            take_step(self.optimizer)
             for _, parts in turn:
                 for part in parts:
                     part.grad = None

@@ -65,3 +65,10 @@ def test_states_of_8_bits_are_flat_and_those_on_the_host_take_nothing():
     assert (first.count(decayed), first.count(4 * others)) == (2, 3)
     on_host, later, *_ = _sizes({"offload": "zero2_cpu_optimizer"})
     assert on_host == later == []
+
+
+@pytest.mark.parametrize("optimizer", ["adamw_torch_8bit", "adamw_torch_4bit"])
+def test_compiled_update_needs_nothing_but_gradients(optimizer):
+    _, later, decayed, others = _sizes({"offload": "zero2", "optimizer": optimizer})
+    gradients = [2 * decayed, 4 * decayed, 2 * others, 4 * others]
+    assert later == [2 * (decayed + others), *gradients]
