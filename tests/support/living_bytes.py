@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_leaves
 from orchestrator.prediction.streams.affine_stream import Allocation
 
 
-class _Living(TorchDispatchMode):
+class LivingBytes(TorchDispatchMode):
     """Counts the bytes of tensors that live after each operator."""
 
     def __init__(self, held: Any) -> None:
@@ -48,7 +48,7 @@ def real_peak(trainer: Any, rows: Any) -> int:
     def counted(model: Any, _: Any, count: Any) -> Any:
         models = [own for own in (model, getattr(trainer, "ref_model", None)) if own is not None]
         held = [[*own.parameters(), *own.buffers()] for own in models]
-        with _Living((held, batch, count)) as living:
+        with LivingBytes((held, batch, count)) as living:
             step(model, batch, count)
         peaks.append(living.most)
         raise _Stop

@@ -13,6 +13,7 @@ from jobs.loops.trainer import metered
 from jobs.spec import DataSpec
 from jobs.trackers.ragged_data import RaggedData
 from jobs.trackers.step_times import Steps
+from jobs.trial import models
 from jobs.trial.assembly import assemble
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
@@ -20,11 +21,12 @@ from orchestrator.prediction.estimator import predict
 from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from orchestrator.prediction.tracing.known_values import known_results, number_of
+from orchestrator.prediction.tracing.rows.batches import BatchShapes
 from tests.conftest import ROOT, build_tiny_spec
 from tests.support.json_rows import file_of
-from tests.support.living_bytes import living, real_peak
+from tests.support.living_bytes import LivingBytes, living, real_peak
 from tests.support.vision_models import CONFIGS, tiny_images, tiny_vision_model
-from tests.support.vision_processors import picture, save_llava_processor
+from tests.support.vision_processors import picture, qwen_processor, save_llava_processor
 
 GPU = load_gpu("h200")
 
@@ -106,3 +108,25 @@ def test_longest_texts_with_images_stand_for_all(unequal_rows, tmp_path):
     assert own.allocated is not None, own.unknown
     assert own.step is None
     assert any("the longest rows stand for all" in note for note in own.notes)
+
+
+@pytest.mark.parametrize("family", ["qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5"])
+def test_images_of_several_sizes_take_what_a_real_step_takes(family):
+    processor = qwen_processor()
+    texts = ["a <|image_pad|> good film", "a <|image_pad|> good <|image_pad|> film film yes no"]
+    images = [[picture(32, 64)], [picture(48, 48), picture(96, 32)]]
+    batch = dict(processor(text=texts, images=images, padding=True, return_tensors="pt"))
+    batch["labels"] = batch["input_ids"].masked_fill(batch["attention_mask"] == 0, -100)
+    token = processor.tokenizer.convert_tokens_to_ids("<|image_pad|>")
+    model = tiny_vision_model(family, image_token_id=token, video_token_id=token + 1)
+    data = DataSpec(synthetic=tiny_images(family))
+    spec = replace(build_tiny_spec({"attention": "eager"}), model=model, data=data)
+    step = FakeStep(spec, GPU)
+    shapes = BatchShapes(tensors=batch, is_padded=True)
+    first, _ = step.micro_batches(shapes, samples=2, accumulated=False)
+    real = models.build(model, {"attn_implementation": "eager"}, torch.device("cpu")).train()
+    given = {name: own.clone() for name, own in batch.items()}
+    count = torch.tensor(5)
+    with LivingBytes(([*real.parameters(), *real.buffers()], given, count)) as taken:
+        real(**given, num_items_in_batch=count).loss.backward()
+    assert living(first, living(step.weights)[0])[0] == pytest.approx(taken.most, abs=8)
