@@ -125,6 +125,8 @@ def _quantized_rows(
     inputs: torch.Tensor, threshold: float = 0.0
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor | None]:
     """The rows in 8 bits, a scale for each, and the features that are outliers in some row."""
+    if inputs.ndim > 3:  # the product raises on CUDA
+        raise ValueError(f"LLM.int8() does not support inputs of {inputs.ndim} dimensions")
     scales = inputs.new_empty(inputs.numel() // inputs.shape[-1], dtype=torch.float32)
     codes = torch.empty_like(inputs, dtype=torch.int8)
     if not threshold:
@@ -143,8 +145,6 @@ def _product_in_8_bits(
     dtype: torch.dtype | None = None,
 ) -> torch.Tensor:
     """The product in integers of 32 bits, which a kernel scales to fp16."""
-    if codes.ndim > 3:  # as on CUDA
-        raise ValueError(f"LLM.int8() does not support inputs of {codes.ndim} dimensions")
     sums = codes.new_empty((*codes.shape[:-1], weight.shape[0]), dtype=torch.int32)
     product = torch.empty_like(sums, dtype=torch.float16)
     if bias is not None:
