@@ -26,8 +26,9 @@ from torch.distributed.tensor import DTensor
 from torch.utils import _pytree as pytree
 
 from jobs.techniques.axes.compile import repeated_blocks
+from orchestrator.prediction.tracing.cpu_arguments import autocast_dtype
 from orchestrator.prediction.tracing.cuda.cuda_attention import allowed_kernels
-from orchestrator.prediction.tracing.fake_step import FakeStep, autocast_dtype
+from orchestrator.prediction.tracing.fake_step import FakeStep
 from orchestrator.prediction.tracing.rows.batches import BatchShapes
 from orchestrator.prediction.unsupported import is_fsdp
 

@@ -6,6 +6,8 @@ import warnings
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from jobs.loops.trainer_arguments import training_arguments
 from jobs.spec import TrialSpec
 
@@ -41,3 +43,13 @@ def accepts_loss_arguments(model: Any) -> bool:
     takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters)
     declared = getattr(inner, "accepts_loss_kwargs", None)
     return takes_any if declared is None else bool(declared)
+
+
+def autocast_dtype(spec: TrialSpec) -> torch.dtype | None:
+    """What the trial's autocast computes products in; None if it has none."""
+    arguments = spec.settings.training_arguments
+    if arguments.get("bf16"):
+        return torch.bfloat16
+    if arguments.get("fp16"):
+        return torch.float16
+    return None

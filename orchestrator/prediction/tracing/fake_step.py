@@ -20,7 +20,7 @@ from jobs.trial import models
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.streams.affine_stream import Stream
 from orchestrator.prediction.tracing.allocation_trace import AllocationRecorder
-from orchestrator.prediction.tracing.cpu_arguments import cpu_arguments
+from orchestrator.prediction.tracing.cpu_arguments import autocast_dtype, cpu_arguments
 from orchestrator.prediction.tracing.cuda.cuda_attention import Picks, allowed_kernels
 from orchestrator.prediction.tracing.cuda.cuda_semantics import cuda_semantics
 from orchestrator.prediction.tracing.fakes.fake_flash import flash_attention
@@ -291,12 +291,3 @@ def _from_architecture(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[
         trust_remote_code=spec.trust_remote_code,
         **{**kwargs, "dtype": dtype},
     )
-
-
-def autocast_dtype(spec: TrialSpec) -> torch.dtype | None:
-    arguments = spec.settings.training_arguments
-    if arguments.get("bf16"):
-        return torch.bfloat16
-    if arguments.get("fp16"):
-        return torch.float16
-    return None
