@@ -16,7 +16,7 @@ FOLDER = ROOT / "tests/data/predictions/sixth"
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["decoder", "dpo", "neftune", "smoothing", "vision"])
+@pytest.mark.parametrize("name", ["decoder", "neftune", "smoothing"])
 def test_peaks_are_what_an_h200_measured(name):
     trials = plan(load_config(FOLDER / f"{name}.yaml"), has_gpu=True).trials
     rows = read_trials_file(FOLDER / name / "trials.parquet").rows
