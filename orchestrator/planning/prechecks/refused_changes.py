@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from jobs.spec import HookPlace, TrialSpec, to_json
+from jobs.spec import Hook, HookPlace, TrialSpec, to_json
 from orchestrator.labels import label
 from orchestrator.planning.library_facts import NoAnswerError, answer_of
 from orchestrator.planning.prechecks.mistakes import question_about
@@ -33,7 +33,15 @@ def refused_changes(trials: Sequence[TrialSpec], say: Callable[[str], object]) -
 
 def _hooks(spec: TrialSpec) -> list[object]:
     given = (spec.settings.hooks.get(place) for place in _PLACES)
-    return [to_json(own) for own in given if own is not None]
+    return [to_json(own) for own in given if own is not None and not _suits_every_model(own)]
+
+
+def _suits_every_model(hook: Hook) -> bool:
+    """Whether it is the commonest adapter, LoRA in all linear layers, of which nobody is asked."""
+    parameters = hook.arguments.get("parameters", hook.arguments)
+    is_lora = hook.name == "lora" or hook.arguments.get("method") == "lora"
+    names_others = {"target_parameters", "modules_to_save"} & parameters.keys()
+    return is_lora and parameters.get("target_modules") == "all-linear" and not names_others
 
 
 def _name(spec: TrialSpec) -> str:

@@ -44,7 +44,11 @@ def test_names_that_no_weight_has_are_named(tiny_spec):
 
 
 def test_nothing_is_asked_of_plain_trials_and_nothing_said_of_a_model_that_is_missing(tiny_spec):
-    assert _said([tiny_spec()]) == ([], [])
+    all_linear = tiny_spec({"adapter": "lora(r=4,target_modules=all-linear)"})
+    assert _said([tiny_spec(), all_linear, tiny_spec({"adapter": "lora_r8_all_linear"})]) == (
+        [],
+        [],
+    )
     spec = tiny_spec({"adapter": "lora(r=8,target_modules=[Wqkv])"})
     model = ModelSpec(task="causal-lm", name_or_path="/no/such/folder")
     for _ in range(2):
