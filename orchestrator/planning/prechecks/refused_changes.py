@@ -37,7 +37,7 @@ def _hooks(spec: TrialSpec) -> list[object]:
 
 
 def _suits_every_model(hook: Hook) -> bool:
-    """Whether it is the commonest adapter, LoRA in all linear layers, of which nobody is asked."""
+    """Whether it is LoRA in all linear layers, the commonest adapter, which no model refuses."""
     parameters = hook.arguments.get("parameters", hook.arguments)
     is_lora = hook.name == "lora" or hook.arguments.get("method") == "lora"
     names_others = {"target_parameters", "modules_to_save"} & parameters.keys()
