@@ -33,11 +33,11 @@ def refused_changes(trials: Sequence[TrialSpec], say: Callable[[str], object]) -
 
 def _hooks(spec: TrialSpec) -> list[object]:
     given = (spec.settings.hooks.get(place) for place in _PLACES)
-    return [to_json(own) for own in given if own is not None and not _suits_every_model(own)]
+    return [to_json(own) for own in given if own is not None and not _suits_most_models(own)]
 
 
-def _suits_every_model(hook: Hook) -> bool:
-    """Whether it is LoRA in all linear layers, the commonest adapter, which no model refuses."""
+def _suits_most_models(hook: Hook) -> bool:
+    """Whether it is LoRA in all linear layers, the commonest adapter, which nearly all models take."""
     parameters = hook.arguments.get("parameters", hook.arguments)
     is_lora = hook.name == "lora" or hook.arguments.get("method") == "lora"
     names_others = {"target_parameters", "modules_to_save"} & parameters.keys()
