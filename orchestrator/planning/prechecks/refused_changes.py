@@ -37,7 +37,7 @@ def _hooks(spec: TrialSpec) -> list[object]:
 
 
 def _suits_most_models(hook: Hook) -> bool:
-    """Whether it is LoRA in all linear layers, the commonest adapter, which nearly all models take."""
+    """Whether it is LoRA in all linear layers, which nearly all models take."""
     parameters = hook.arguments.get("parameters", hook.arguments)
     is_lora = hook.name == "lora" or hook.arguments.get("method") == "lora"
     names_others = {"target_parameters", "modules_to_save"} & parameters.keys()
