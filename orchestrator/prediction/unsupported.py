@@ -114,10 +114,11 @@ def has_timed_step(spec: TrialSpec) -> bool:
 
 def unpredictable(spec: TrialSpec) -> str:
     """Why nothing is predicted of this trial; empty if something is."""
+    arguments = spec.settings.training_arguments
     reasons = itertools.chain(
         _untraced_code(spec),
         _untraced_kernels(spec),
-        _untraced_arguments(spec),
+        (reason for name, reason in _ARGUMENTS.items() if arguments.get(name)),
         _unmodelled_deepspeed(spec),
     )
     return next(reasons, "")
@@ -183,11 +184,6 @@ def _is_traced_lora(parameters: Mapping[str, Any]) -> bool:
     initialization = parameters.get("init_lora_weights", True)
     is_traced = initialization not in _UNTRACED_INITIALIZATIONS
     return is_traced and _TRACED_LORA.issuperset(parameters)
-
-
-def _untraced_arguments(spec: TrialSpec) -> Iterator[str]:
-    arguments = spec.settings.training_arguments
-    yield from (reason for name, reason in _ARGUMENTS.items() if arguments.get(name))
 
 
 def _unmodelled_deepspeed(spec: TrialSpec) -> Iterator[str]:

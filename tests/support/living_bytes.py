@@ -4,10 +4,14 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from jobs.loops.accumulated_loss import LossScale
+from jobs.loops.meter import Listener
+from jobs.loops.trainer import metered
 from orchestrator.prediction.streams.affine_stream import Allocation
 
 
@@ -32,6 +36,18 @@ class LivingBytes(TorchDispatchMode):
         self._add(output)
         self.most = max(self.most, sum(nbytes for _, nbytes in self._sizes.values()))
         return output
+
+
+def plain_trainer(setup: Any) -> Any:
+    """The Trainer of a trial, without its measurements."""
+    trainer = metered(transformers.Trainer)(
+        model=setup.model,
+        args=setup.arguments,
+        train_dataset=setup.dataset,
+        data_collator=setup.collator,
+    )
+    trainer.meter, trainer.loss_scale = Listener(), LossScale(trainer)
+    return trainer
 
 
 class _Stop(Exception):

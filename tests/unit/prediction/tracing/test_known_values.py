@@ -5,11 +5,7 @@ from dataclasses import replace
 import pyarrow.parquet as pq
 import pytest
 import torch
-import transformers
 
-from jobs.loops.accumulated_loss import LossScale
-from jobs.loops.meter import Listener
-from jobs.loops.trainer import metered
 from jobs.spec import DataSpec
 from jobs.trackers.ragged_data import RaggedData
 from jobs.trackers.step_times import Steps
@@ -24,7 +20,7 @@ from orchestrator.prediction.tracing.known_values import known_results, number_o
 from orchestrator.prediction.tracing.rows.batches import BatchShapes
 from tests.conftest import ROOT, build_tiny_spec
 from tests.support.json_rows import file_of
-from tests.support.living_bytes import LivingBytes, living, real_peak
+from tests.support.living_bytes import LivingBytes, living, plain_trainer, real_peak
 from tests.support.vision_models import CONFIGS, tiny_images, tiny_vision_model
 from tests.support.vision_processors import picture, qwen_processor, save_llava_processor
 
@@ -91,14 +87,7 @@ def test_longest_texts_with_images_stand_for_all(unequal_rows, tmp_path):
     setup, _ = assemble(
         unequal_rows, [Steps(), RaggedData()], lambda _: None, torch.device("cpu"), str(tmp_path)
     )
-    trainer = metered(transformers.Trainer)(
-        model=setup.model,
-        args=setup.arguments,
-        train_dataset=setup.dataset,
-        data_collator=setup.collator,
-    )
-    trainer.meter, trainer.loss_scale = Listener(), LossScale(trainer)
-    real = real_peak(trainer, (2, 0))
+    real = real_peak(plain_trainer(setup), (2, 0))
     step = FakeStep(unequal_rows, GPU)
     batch = step.batches.worst(2)
     assert batch.tokens() == 16 + 7

@@ -5,11 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 
-from jobs.loops.accumulated_loss import LossScale
-from jobs.loops.meter import Listener
-from jobs.loops.trainer import metered
 from jobs.spec import DataSpec, TrialSpec
 from jobs.trackers.step_times import Steps
 from jobs.trial.assembly import assemble
@@ -18,7 +14,7 @@ from orchestrator.prediction.gpus import load_gpu
 from orchestrator.prediction.streams.affine_stream import Allocation
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from tests.conftest import build_tiny_spec
-from tests.support.living_bytes import living, real_peak
+from tests.support.living_bytes import living, plain_trainer, real_peak
 from tests.support.tiny_decoders import LLAMA, MODEL, PADDED
 
 GPU = load_gpu("h100")
@@ -81,14 +77,7 @@ def _first(name: str) -> tuple[FakeStep, Any]:
 @pytest.mark.parametrize("name", TECHNIQUES)
 def test_traced_step_takes_what_a_real_step_takes(name, tmp_path):
     setup, _ = assemble(_spec(name), [Steps()], lambda _: None, torch.device("cpu"), str(tmp_path))
-    trainer = metered(transformers.Trainer)(
-        model=setup.model,
-        args=setup.arguments,
-        train_dataset=setup.dataset,
-        data_collator=setup.collator,
-    )
-    trainer.meter, trainer.loss_scale = Listener(), LossScale(trainer)
-    real = real_peak(trainer, range(ROWS))
+    real = real_peak(plain_trainer(setup), range(ROWS))
     step, first = _first(name)
     _, weights = living(step.weights)
     # But for a number, such as a loss.
