@@ -12,19 +12,14 @@ from jobs.spec import Hook, ModelSpec
 from jobs.techniques.hooks import registered
 
 
-def refusals(model: ModelSpec, changes: Sequence[Sequence[Hook]]) -> dict[str, Any]:
-    """Why each of the changes is ``refused``; empty where it is not, or where nothing can be said.
-    Or the ``reason`` why the model cannot be built, which another time it may be."""
-    try:
-        without_memory(model)
-    except Exception as error:
-        return {"refused": [], "reason": str(error)}
-    return {"refused": [_refusal(model, hooks) for hooks in changes]}
-
-
-def _refusal(model: ModelSpec, hooks: Sequence[Hook]) -> str:
+def refusal(model: ModelSpec, hooks: Sequence[Hook]) -> dict[str, Any]:
+    """Why a change of a model is ``refused``; empty if it is not, or if nothing can be said. Or the
+    ``reason`` why the model cannot be built, which another time it may be."""
     try:
         built = without_memory(model)
+    except Exception as error:
+        return {"reason": str(error)}
+    try:
         for hook in hooks:
             change = functools.partial(registered(hook.name), **hook.arguments)
             built = change(built, model.task, SimpleNamespace())
@@ -32,5 +27,5 @@ def _refusal(model: ModelSpec, hooks: Sequence[Hook]) -> str:
         outcome, _, reason = classify(error)
         # What needs real weights says so, and may be possible with them.
         is_refused = outcome is Outcome.UNSUPPORTED and "meta" not in reason
-        return reason if is_refused and "installed" not in reason else ""
-    return ""
+        return {"refused": reason if is_refused and "installed" not in reason else ""}
+    return {"refused": ""}

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from jobs.node.processes import keep_bytecode
 from orchestrator.planning.config import load_config
-from orchestrator.planning.plan import Plan, plan
+from orchestrator.planning.plan import plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.options import RunOptions, VerbOptions
 from orchestrator.running.ray_address import is_elsewhere, preloading
@@ -56,14 +56,12 @@ def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
     return config
 
 
-def model_facts(config: SweepConfig, say: Say, planned: Plan | None = None) -> ModelFacts:
-    """The model's size, and the shape of one batch at the smallest micro-batch of the plan, which
-    is ``planned`` if it is made already. Raises ConfigError if the model cannot be built."""
+def model_facts(config: SweepConfig, say: Say) -> ModelFacts:
+    """The model's size, and the shape of one batch at the smallest micro-batch of the plan. Raises
+    ConfigError if the model cannot be built."""
     from orchestrator.planning.prechecks import mistakes
 
-    planned = planned or plan(config)
-    smallest = min((trial.micro_batch for trial in planned.trials), default=1)
-    return mistakes.model_facts(config, smallest, say)
+    return mistakes.model_facts(config, plan(config).trials, say)
 
 
 @contextlib.contextmanager

@@ -12,6 +12,6 @@ image_files.py          damaged images in a folder
 batch_shape.py          the tensors of one batch, from the text alone
 user_code.py            names and sources of the user's own code, read without an import
 technique_requirements.py  what techniques need, as far as the configuration shows it
-mistakes.py             all of the above together, and the size of the model
-refused_changes.py      adapters, and names of weights to train, that the model cannot have
+built_model.py          the size of the model, and the adapters that it cannot have
+mistakes.py             all of the above together
 """

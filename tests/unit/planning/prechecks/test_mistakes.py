@@ -7,14 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from jobs.library_facts.__main__ import answer
+from jobs.library_facts.__main__ import answers
 from jobs.spec import ModelSpec
 from orchestrator import sweep
 from orchestrator.planning import library_facts
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
-from orchestrator.planning.prechecks.mistakes import ModelFacts, ModelSize, check_files, model_size
+from orchestrator.planning.prechecks.built_model import ModelSize, model_size
+from orchestrator.planning.prechecks.mistakes import ModelFacts, check_files
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from tests.support.commands import ROOT
 from tests.support.config_files import SHIPPED, config_of
@@ -229,7 +230,7 @@ def test_batch_shapes_follow_task_and_data(folder, text, words):
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_configuration_has_its_size_without_a_count(path, monkeypatch):
-    monkeypatch.setattr(library_facts, "_asked", lambda question: {"reason": "asked"})
+    monkeypatch.setattr(library_facts, "_asked", lambda questions: [{"reason": "asked"}])
     assert model_size(load_config(path).model, print).parameters
 
 
@@ -253,7 +254,7 @@ def test_model_size_is_counted_once_and_remembered(folder):
 
 def test_model_that_cannot_be_built_is_a_mistake(folder, capsys, monkeypatch):
     # Here, because its process imports the libraries for seconds; the test above has one.
-    monkeypatch.setattr(library_facts, "_asked", answer)
+    monkeypatch.setattr(library_facts, "_asked", answers)
     config_of(
         folder,
         "model: {task: sequence-classification, architecture: bert, config: {hidden_act: gelluu}}",
