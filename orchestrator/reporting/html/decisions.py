@@ -133,7 +133,6 @@ def plain_decision(
             name: short(objective.of(configuration, None)) for name, objective in OBJECTIVES.items()
         },
         "inferred": int(candidate.is_inferred),
-        "bounds": int(candidate.has_bounds),
         "recipe": recipe_name(results, configuration.training_recipe),
         "otherRecipe": int(configuration.training_recipe != results.recipe),
         "notes": notes(results, candidate),
