@@ -78,7 +78,7 @@ class _BatchSizeVerb:
 
     def show_plan(self) -> int:
         """Print the technique sets and the model's size."""
-        from orchestrator.running.early_start import model_facts
+        from orchestrator.planning.prechecks.mistakes import model_facts
 
         facts = model_facts(self.config, cli.print_note)
         if self.options.as_json:

@@ -78,7 +78,7 @@ class _SweepVerb:
 
         has_gpu = bool(self.options.predict or nvml.visible_uuids())
         planned = plan(self.config, has_gpu=has_gpu or is_elsewhere(self.options.address))
-        facts = model_facts(self.config, planned.trials, cli.print_note, asks_changes=True)
+        facts = model_facts(self.config, cli.print_note, planned.trials)
         cli.print_notes(facts.refused)
         predicted = None
         if self.options.predict is not None:

@@ -64,8 +64,8 @@ def answer_of(question: Mapping[str, Any], note: str, say: Callable[[str], objec
 def answers_of(
     questions: Sequence[Mapping[str, Any]], note: str, say: Callable[[str], object]
 ) -> list[Any]:
-    """The answers of ``jobs.library_facts``, of earlier or of one process for all that nobody asked
-    before. ``say`` is called with the note if there is one. Raises NoAnswerError."""
+    """The answers of ``jobs.library_facts``: remembered ones, and those of one process for all that
+    is new. ``say`` is called with the note if something is. Raises NoAnswerError."""
     paths = [_folder() / f"{digest(question, *_identities())}.json" for question in questions]
     answers = list(map(_remembered, paths))
     missing = [at for at, answer in enumerate(answers) if answer is None]

@@ -80,29 +80,6 @@ def _layout_problems(
             )
 
 
-def image_shapes(
-    data: SyntheticData, configuration: ModelConfiguration, micro_batch: int
-) -> dict[str, tuple[int, ...]]:
-    """The shapes of a batch of random images with texts; empty if they are not known."""
-    try:
-        layout = _layout(data, configuration)
-    except ValueError:
-        return {}
-    names = ["input_ids", "attention_mask", "labels"]
-    family = service("family_of")(configuration.model_type)
-    if family.type_ids:
-        names.append(family.type_ids)
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(names, (micro_batch, data.sequence_length))
-    for name, shape in {"pixel_values": layout.pixel_values, **layout.masks}.items():
-        # All images of a batch, stacked by sample or joined.
-        first = data.images * shape[0]
-        stacked = (micro_batch, first) if layout.is_stacked else (micro_batch * first,)
-        shapes[name] = (*stacked, *shape[1:])
-    for name, values in layout.sizes.items():
-        shapes[name] = (data.images * micro_batch, len(values))
-    return shapes
-
-
 def _layout(data: SyntheticData, configuration: ModelConfiguration) -> Any:
     """The ``ImageLayout`` of one random image. Raises ValueError if there is none. The error is
     also a LookupError if it is about a value that is not known from the text alone."""

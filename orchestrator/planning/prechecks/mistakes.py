@@ -12,7 +12,6 @@ from jobs.spec import TrialSpec
 from jobs.techniques.hooks import service
 from orchestrator.planning.document import folder_of, read_document
 from orchestrator.planning.prechecks import checkpoints
-from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
 from orchestrator.planning.prechecks.built_model import ModelSize, changes_of, size_and_refused
 from orchestrator.planning.prechecks.data_columns import data_problems, left_out_tools
 from orchestrator.planning.prechecks.image_files import damaged_image
@@ -30,11 +29,9 @@ from orchestrator.planning.settings import SweepConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
-    """The size of the model, and the shape of its batches."""
+    """The size of the model, and what of the plan it cannot have."""
 
     size: ModelSize
-    shapes: Shapes
-    """The tensors of one batch at the smallest micro-batch of the plan."""
     refused: tuple[str, ...] = ()
     """A sentence for each adapter, or names of weights to train, that the model cannot have."""
 
@@ -44,13 +41,10 @@ class ModelFacts:
             yield "model", f"{self.size.parameters:,} parameters"
         elif self.size.reason:
             yield "model", f"parameters not counted: {self.size.reason}"
-        if self.shapes:
-            yield "one batch", in_words(self.shapes)
 
     def to_json(self) -> dict[str, Any]:
         """The facts as plain JSON values."""
-        shapes = {name: list(sizes) for name, sizes in self.shapes.items()}
-        return {"parameters": self.size.parameters, "one_batch": shapes}
+        return {"parameters": self.size.parameters}
 
 
 def check_files(
@@ -102,22 +96,16 @@ def _at_their_lines(config: SweepConfig, findings: Sequence[Remark]) -> list[Pro
 
 
 def model_facts(
-    config: SweepConfig,
-    trials: Sequence[TrialSpec],
-    say: Callable[[str], object],
-    *,
-    asks_changes: bool = False,
+    config: SweepConfig, say: Callable[[str], object], trials: Sequence[TrialSpec] = ()
 ) -> ModelFacts:
-    """The size of the model and the shape of one batch; with ``asks_changes``, also what of the
-    trials it cannot have. ``say`` is called with a note first if that takes some seconds. Raises
-    ConfigError if the model cannot be built from its configuration."""
-    changes = changes_of(trials) if asks_changes else {}
-    size, refused = size_and_refused(config.model, changes, say)
+    """The size of the model, and what it cannot have of the adapters of ``trials``. ``say`` gets a
+    note first if that takes some seconds. Raises ConfigError if the model cannot be built from its
+    configuration."""
+    size, refused = size_and_refused(config.model, changes_of(trials), say)
     if size.mistake:
         message = f"transformers cannot build this model: {size.mistake}"
         raise ConfigError(_at_their_lines(config, [Remark(("model", "config"), message)]))
-    smallest = min((trial.micro_batch for trial in trials), default=1)
-    return ModelFacts(size=size, shapes=batch_shapes(config, smallest), refused=refused)
+    return ModelFacts(size=size, refused=refused)
 
 
 def _missing_checkpoints(config: SweepConfig, *, asks_hub: bool) -> Iterator[Remark]:

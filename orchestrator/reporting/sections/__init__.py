@@ -6,7 +6,6 @@ from orchestrator.reporting.content import Section
 from orchestrator.reporting.sections import (
     anatomy,
     budgets,
-    cumulative,
     effects,
     environment,
     failed_trials,
@@ -35,7 +34,6 @@ SECTIONS: tuple[Section, ...] = (
     _of_environments(name="hf_guide", make=hf_guide.make),
     _of_environments(name="anatomy", make=anatomy.make, on_page=False),
     _of_environments(name="effects", make=effects.make),
-    _of_environments(name="cumulative", make=cumulative.make),
     _of_environments(name="environment", make=environment.make),
     Section(name="failures", make=failed_trials.make, terminal_rows=5),
     Section(name="warnings", make=warnings.make, terminal_rows=12),

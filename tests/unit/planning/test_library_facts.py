@@ -38,7 +38,7 @@ def test_answer_is_remembered(process):
     assert [path.suffix for path in process.iterdir()] == [".json"]
 
 
-def test_only_what_nobody_asked_before_is_asked_and_in_one_process(monkeypatch):
+def test_only_new_questions_are_asked_and_in_one_process(monkeypatch):
     asked_twice({"two": 2})
     questions = [{"one": 1}, {"two": 2}, {"three": 3}]
     calls: list[Any] = []

@@ -13,7 +13,6 @@ from orchestrator import sweep
 from orchestrator.planning import library_facts
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.prechecks import checkpoints
-from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
 from orchestrator.planning.prechecks.built_model import ModelSize, model_size
 from orchestrator.planning.prechecks.mistakes import ModelFacts, check_files
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
@@ -204,30 +203,6 @@ def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds(monkeypatch):
     assert "cannot be reached" in checkpoints.unreachable("some/model")
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (BERT, "input_ids 4 × 512, labels 4"),
-        (
-            "data: {synthetic: {sequence_length: 8, padding: 0.5}}",
-            "input_ids 4 × 8, attention_mask 4 × 8, labels 4 × 8",
-        ),
-        (
-            "data: {synthetic: {sequence_length: 8, lengths: {mean: 3}}}",
-            "input_ids 4 × up to 8, attention_mask 4 × up to 8, labels 4 × up to 8",
-        ),
-        (
-            "model: {task: image-classification, architecture: vit, config: {image_size: 32}}",
-            "pixel_values 4 × 3 × 32 × 32, labels 4",
-        ),
-        (BERT + data(), "input_ids 4 × up to 512, attention_mask 4 × up to 512, labels 4"),
-    ],
-)
-def test_batch_shapes_follow_task_and_data(folder, text, words):
-    config = config_of(folder, text)
-    assert in_words(batch_shapes(config, 4)) == words
-
-
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_configuration_has_its_size_without_a_count(path, monkeypatch):
     monkeypatch.setattr(library_facts, "_asked", lambda questions: [{"reason": "asked"}])
@@ -264,9 +239,9 @@ def test_model_that_cannot_be_built_is_a_mistake(folder, capsys, monkeypatch):
 
 
 def test_model_facts_show_why_nothing_was_counted():
-    facts = ModelFacts(size=ModelSize(reason="no answer"), shapes={})
+    facts = ModelFacts(size=ModelSize(reason="no answer"))
     assert list(facts.lines()) == [("model", "parameters not counted: no answer")]
-    assert facts.to_json() == {"parameters": None, "one_batch": {}}
+    assert facts.to_json() == {"parameters": None}
 
 
 def test_missing_folder_of_a_model_is_named_in_the_dry_run(folder, monkeypatch):
