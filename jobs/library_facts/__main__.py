@@ -30,7 +30,7 @@ def _answer(question: dict[str, Any]) -> dict[str, Any]:
         from jobs.library_facts.model_size import size_of
 
         return size_of(model)
-    from jobs.library_facts.refusals import refusal
+    from jobs.library_facts.model_size import refusal
 
     return refusal(model, [Hook(**own) for own in question["change"]])
 

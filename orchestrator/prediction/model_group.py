@@ -103,7 +103,7 @@ class ModelGroup:
 
     def _prediction(self, spec: TrialSpec, kept: float) -> Prediction:
         """The figures of an epoch, and for rows of unequal length also what a trial measures."""
-        from orchestrator.prediction.tracing.rows.positions import why_beyond
+        from orchestrator.prediction.tracing.rows.batches import why_beyond
 
         batches = self.step.batches
         batch = batches.worst(spec.micro_batch)

@@ -2,7 +2,8 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import yaml
 
 from jobs.spec import SyntheticData
+from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.dialects.entries import (
     QUANTIZED,
     Entry,
@@ -21,11 +23,13 @@ from orchestrator.planning.dialects.entries import (
 from orchestrator.planning.dialects.registry import KEYS, Source, UnreadableFileError, read_file
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours import models
-from orchestrator.planning.dialects.to_ours.accepted import accepted
 from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
 from orchestrator.planning.dialects.to_ours.axes import has_adapter
 from orchestrator.planning.dialects.trainers.tables import NOT_HERE, Dialect, Verdict
+from orchestrator.planning.plan import plan
 from orchestrator.planning.prechecks import checkpoints
+from orchestrator.planning.prechecks.images import image_problems
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.user_files import refuse_used_file
 
@@ -230,3 +234,35 @@ def _what_is_missing(facts: Mapping[str, Any], entries: Sequence[Entry]) -> str:
 
 
 _NO_ADAPTER = "weights of few bits train only beside an adapter, and no key names one"
+
+
+_OWN = ("model.config.", "training_arguments.", "deepspeed.")
+"""Beginnings of keys that are the user's own, as their files have them."""
+
+
+def accepted(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, str], str]:
+    """The configuration without the user's own keys that a sweep would refuse, why it would, and
+    why no trial of what is left could run; empty if one could."""
+    try:
+        config = load_config(document)
+        planned = plan(config)
+    except ConfigError as error:
+        # A key that was right in its own file is no misspelt one of ours.
+        why = {one.key: one.message.partition("; ")[0] for one in error.problems}
+        refused = {key: why[key] for key in why if key.startswith(_OWN)}
+        if refused:
+            document, others, problem = accepted(_without(document, refused))
+            return document, {**refused, **others}, problem
+        return document, {}, "; ".join(f"{key}: {one}" for key, one in why.items())
+    for _, message in image_problems(config, ModelConfiguration.of(config.model)):
+        return document, {}, message
+    return document, {}, "" if planned.trials else planned.ruled_out[0].reason
+
+
+def _without(inside: Mapping[str, Any], keys: Collection[str], at: str = "") -> dict[str, Any]:
+    return {
+        name: _without(value, keys, f"{at}{name}.") if isinstance(value, Mapping) else value
+        for name, value in inside.items()
+        # A problem of a list's item is that of the list.
+        if not any(re.fullmatch(rf"{re.escape(at + str(name))}(\[.*)?", key) for key in keys)
+    }

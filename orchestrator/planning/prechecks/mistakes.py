@@ -14,8 +14,7 @@ from orchestrator.planning.document import folder_of, read_document
 from orchestrator.planning.prechecks import checkpoints
 from orchestrator.planning.prechecks.built_model import ModelSize, changes_of, size_and_refused
 from orchestrator.planning.prechecks.data_columns import data_problems, left_out_tools
-from orchestrator.planning.prechecks.image_files import damaged_image
-from orchestrator.planning.prechecks.images import image_problems
+from orchestrator.planning.prechecks.images import damaged_image, image_problems
 from orchestrator.planning.prechecks.lengths import lengths_of_axis, sequence_lengths, used_choices
 from orchestrator.planning.prechecks.model_configuration import (
     ModelConfiguration,

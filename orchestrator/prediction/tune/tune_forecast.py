@@ -17,8 +17,7 @@ from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.estimator import Watch, quiet_libraries, unwatched
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.prediction import Prediction, figure
-from orchestrator.prediction.shared import shared_in_process
-from orchestrator.prediction.trace_keys import model_key
+from orchestrator.prediction.shared import model_key, shared_in_process
 from orchestrator.prediction.tune.traced_sets import Asked, Candidate, of_trace, with_epoch
 from orchestrator.prediction.tune.worth_tracing import (
     MOST_TRACES,

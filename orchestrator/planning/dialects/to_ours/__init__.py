@@ -4,5 +4,4 @@ facts.py                the facts that all dialects share
 axes.py                 facts -> the values of our axes
 models.py, models.yaml  the shapes of public models
 assembled.py            facts and a shape -> our configuration
-accepted.py             our configuration without what a sweep refuses
 """
