@@ -3,5 +3,5 @@
 __main__.py         the process that planning asks: questions as JSON, answers as JSON
 collected.py        the facts of transformers, PEFT, TRL, Liger and torch, by importing them
 value_types.py      the types of parameters as JSON values, and whether a value is of such a type
-model_size.py       a model that is built without memory: its parameters, whether it takes an adapter
+model_size.py       a model built without memory: its parameters, whether it takes an adapter
 """

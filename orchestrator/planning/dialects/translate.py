@@ -14,7 +14,7 @@ from jobs.spec import SyntheticData
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.dialects.entries import (
     QUANTIZED,
-    Entry,
+    KeyEntry,
     entries_of,
     finished,
     or_overruled,
@@ -39,7 +39,7 @@ class Translation:
     """What became of the user's files."""
 
     dialects: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[KeyEntry, ...]
     document: Mapping[str, Any]
     """Our configuration, as its YAML holds it."""
     facts: Mapping[str, Any]
@@ -47,7 +47,7 @@ class Translation:
     """What must be given before a configuration can be written; empty: nothing."""
 
     @property
-    def obstacles(self) -> tuple[Entry, ...]:
+    def obstacles(self) -> tuple[KeyEntry, ...]:
         """The keys that ask for what no trial can do."""
         return tuple(one for one in self.entries if one.verdict is Verdict.IMPOSSIBLE)
 
@@ -114,8 +114,7 @@ def translate(
     assumed = _assumed([one for one, _ in files], stated)
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
-    has_length = facts.get("length") is not None or facts.get("file")
-    if shape and not has_length and shape.task != "image-classification":
+    if shape and _lacks_length(facts, shape):
         facts["length"] = SyntheticData().sequence_length
         entries.append(_GUESSED_LENGTH)
     whole = configuration(facts, shape) if shape else {}
@@ -124,17 +123,13 @@ def translate(
     if stated.get("bits") and not has_adapter(facts):
         problem = problem or _NO_ADAPTER
     if problem:
-        entries.append(
-            Entry(key="all keys", value="together", verdict=Verdict.IMPOSSIBLE, why=problem)
-        )
-    entries += [
-        Entry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=vocabulary.ours(fact))
-        for fact, value in assumed.items()
-        if fact not in stated
-    ]
+        impossible = KeyEntry(key="all keys", value="together", verdict=Verdict.IMPOSSIBLE)
+        entries.append(replace(impossible, why=problem))
+    entries += [_default(fact, assumed[fact]) for fact in assumed if fact not in stated]
     done = [finished(entry, facts, shape, document) for entry in entries]
+    names = (dialect.name for dialect, _ in files)
     return Translation(
-        dialects=tuple(dict.fromkeys(dialect.name for dialect, _ in files if dialect.name)),
+        dialects=tuple(dict.fromkeys(filter(None, names))),
         entries=tuple(own for own in done if (own.taken, own.verdict) != (None, Verdict.DEFAULT)),
         document=document,
         facts=facts,
@@ -151,14 +146,24 @@ def _assumed(dialects: Sequence[Dialect], stated: Mapping[str, Any]) -> dict[str
     return assumed
 
 
+def _lacks_length(facts: Mapping[str, Any], shape: models.ModelShape) -> bool:
+    """Whether nothing says how long the rows of text are."""
+    has_length = facts.get("length") is not None or facts.get("file")
+    return not has_length and shape.task != "image-classification"
+
+
+def _default(fact: str, value: Any) -> KeyEntry:
+    return KeyEntry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=vocabulary.ours(fact))
+
+
 def _with_refused(
-    entries: Sequence[Entry], refused: Mapping[str, str], whole: Mapping[str, Any]
-) -> list[Entry]:
+    entries: Sequence[KeyEntry], refused: Mapping[str, str], whole: Mapping[str, Any]
+) -> list[KeyEntry]:
     """The entries, those of keys that our configuration refuses last, with the reasons."""
     own = {entry.ours: entry for entry in entries}
     last = []
     for key, why in refused.items():
-        entry = own.get(key, Entry(key=key, value=value_at(key, whole), verdict=Verdict.UNKNOWN))
+        entry = own.get(key, KeyEntry(key=key, value=value_at(key, whole), verdict=Verdict.UNKNOWN))
         entries = [one for one in entries if one is not entry]
         last.append(replace(entry, verdict=Verdict.UNKNOWN, ours="", why=why))
     return [*entries, *last]
@@ -166,10 +171,10 @@ def _with_refused(
 
 def _read(
     files: Sequence[tuple[Dialect, Mapping[str, Any]]],
-) -> tuple[list[Entry], dict[str, Entry]]:
+) -> tuple[list[KeyEntry], dict[str, KeyEntry]]:
     """What the keys say, in the files' order, and the one that decides each fact."""
-    entries: list[Entry] = []
-    deciding: dict[str, Entry] = {}
+    entries: list[KeyEntry] = []
+    deciding: dict[str, KeyEntry] = {}
     given = {dialect.whole for dialect, _ in files}
     for dialect, content in files:
         own = list(entries_of(dialect, content))
@@ -199,7 +204,7 @@ def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return complete
 
 
-_GUESSED_LENGTH = Entry(
+_GUESSED_LENGTH = KeyEntry(
     key="length of the rows",
     value="in none of your files",
     verdict=Verdict.NEAREST,
@@ -208,7 +213,7 @@ _GUESSED_LENGTH = Entry(
 )
 
 
-def _shape(facts: Mapping[str, Any]) -> models.Shape | None:
+def _shape(facts: Mapping[str, Any]) -> models.ModelShape | None:
     if config := facts.get("config"):
         return models.shape_from(config, "the config.json")
     name = facts.get("model")
@@ -223,7 +228,7 @@ def _shape(facts: Mapping[str, Any]) -> models.Shape | None:
     return replace(shape, checkpoint=name, source="the folder with its weights")
 
 
-def _what_is_missing(facts: Mapping[str, Any], entries: Sequence[Entry]) -> str:
+def _what_is_missing(facts: Mapping[str, Any], entries: Sequence[KeyEntry]) -> str:
     if facts.get("model") is None:
         text = "no file names a model: give --model ID, or --model-config config.json"
         unread = (one for one in entries if one.why == NOT_HERE or one.ours == "model")

@@ -74,7 +74,7 @@ _TIMED_SIZES = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
+class TracedCandidate:
     """A set of techniques at one of its micro-batches."""
 
     spec: TrialSpec
@@ -86,7 +86,7 @@ class Candidate:
     time: StepTime
 
 
-def of_trace(sets: Sets, asked: Asked, shared: Shared) -> Iterator[list[list[Candidate]]]:
+def of_trace(sets: Sets, asked: Asked, shared: Shared) -> Iterator[list[list[TracedCandidate]]]:
     """Of each set the largest micro-batches that fit, for each memory. Raises what a trace does."""
     simpler = [traceable(spec).spec for spec in itertools.chain(*sets)]
     with traced_step(simpler[0], asked[0][0], shared) as step:
@@ -103,7 +103,9 @@ class TracedSets:
     group: ModelGroup
     compiled: CompiledMemory
 
-    def fitting(self, specs: Sequence[TrialSpec], gpu: Gpu, memory_bytes: int) -> list[Candidate]:
+    def fitting(
+        self, specs: Sequence[TrialSpec], gpu: Gpu, memory_bytes: int
+    ) -> list[TracedCandidate]:
         """The largest micro-batches of a set that fit, of which one is the fastest. ``specs``: the
         smallest first."""
         fitting = _how_many_fit(specs, memory_bytes, self.device_bytes)
@@ -112,7 +114,7 @@ class TracedSets:
             step = self.step(spec)
             time = None if step is None else time_of(step, gpu)
             if step is not None and time is not None:
-                own = Candidate(
+                own = TracedCandidate(
                     spec=spec,
                     device_bytes=self.device_bytes(spec),
                     is_of_longest=self.group.step.batches.ragged is not None,
@@ -174,7 +176,7 @@ def _how_many_fit(
     return fits
 
 
-def with_epoch(own: Candidate, gpu: Gpu, shared: Shared) -> Candidate:
+def with_epoch(own: TracedCandidate, gpu: Gpu, shared: Shared) -> TracedCandidate:
     """The candidate, whose memory is that of an epoch of all rows."""
     simpler = traceable(own.spec).spec
     with quiet_libraries(), traced_step(simpler, gpu, shared) as step:

@@ -18,7 +18,7 @@ from orchestrator.labels import label
 from orchestrator.planning.config import load_config
 from orchestrator.planning.tune_space.space import Goal, tune_space
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.tune.traced_sets import Candidate
+from orchestrator.prediction.tune.traced_sets import TracedCandidate
 from orchestrator.prediction.tune.tune_forecast import forecast_space
 from orchestrator.prediction.tune.worth_tracing import forecast_key
 from orchestrator.storage.tables.rows import Row
@@ -85,7 +85,7 @@ def _could_be_tried(spec: TrialSpec, axes: Mapping[str, Sequence[object]]) -> bo
     return all(name not in axes or own in axes[name] for name, own in techniques)
 
 
-def _nearest(candidate: Candidate, rows: Sequence[Row]) -> Row:
+def _nearest(candidate: TracedCandidate, rows: Sequence[Row]) -> Row:
     """The row at the nearest micro-batch, the fastest of equally near ones."""
     wanted = candidate.spec.micro_batch
     return min(rows, key=lambda row: (abs(row["micro_batch"] - wanted), -row["samples_per_second"]))
@@ -101,6 +101,6 @@ def _techniques(choices: Row) -> str:
     return json.dumps(values)
 
 
-def _words(candidate: Candidate) -> str:
+def _words(candidate: TracedCandidate) -> str:
     choices = candidate.spec.choices
     return label(choices, [name for name in choices if name not in ("accumulation",)])
