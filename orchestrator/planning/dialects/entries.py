@@ -8,7 +8,7 @@ from typing import Any
 from jobs.techniques import AXES
 from orchestrator.planning.dialects.shell import is_unset
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
-from orchestrator.planning.dialects.to_ours.models import ModelShape
+from orchestrator.planning.dialects.to_ours.model_shapes import ModelShape
 from orchestrator.planning.dialects.trainers.tables import (
     NOT_HERE,
     OFF,

@@ -22,9 +22,9 @@ from orchestrator.planning.dialects.entries import (
 )
 from orchestrator.planning.dialects.registry import KEYS, Source, UnreadableFileError, read_file
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
-from orchestrator.planning.dialects.to_ours import models
+from orchestrator.planning.dialects.to_ours import model_shapes
 from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
-from orchestrator.planning.dialects.to_ours.axes import has_adapter
+from orchestrator.planning.dialects.to_ours.chosen_axes import has_adapter
 from orchestrator.planning.dialects.trainers.tables import NOT_HERE, Dialect, Verdict
 from orchestrator.planning.plan import plan
 from orchestrator.planning.prechecks import checkpoints
@@ -113,7 +113,9 @@ def translate(
     stated = {fact: entry.facts[fact] for fact, entry in deciding.items()}
     assumed = _assumed([one for one, _ in files], stated)
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
-    shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
+    shape = (
+        model_shapes.shape_from(model_config, "--model-config") if model_config else _shape(facts)
+    )
     if shape and _lacks_length(facts, shape):
         facts["length"] = SyntheticData().sequence_length
         entries.append(_GUESSED_LENGTH)
@@ -146,7 +148,7 @@ def _assumed(dialects: Sequence[Dialect], stated: Mapping[str, Any]) -> dict[str
     return assumed
 
 
-def _lacks_length(facts: Mapping[str, Any], shape: models.ModelShape) -> bool:
+def _lacks_length(facts: Mapping[str, Any], shape: model_shapes.ModelShape) -> bool:
     """Whether nothing says how long the rows of text are."""
     has_length = facts.get("length") is not None or facts.get("file")
     return not has_length and shape.task != "image-classification"
@@ -213,15 +215,15 @@ _GUESSED_LENGTH = KeyEntry(
 )
 
 
-def _shape(facts: Mapping[str, Any]) -> models.ModelShape | None:
+def _shape(facts: Mapping[str, Any]) -> model_shapes.ModelShape | None:
     if config := facts.get("config"):
-        return models.shape_from(config, "the config.json")
+        return model_shapes.shape_from(config, "the config.json")
     name = facts.get("model")
     if not isinstance(name, str):
         return None
     hint = str(facts.get("family", "")).lower()
     with_images = facts.get("task") == "image-text-to-text"
-    shape = models.shape_of(name, with_images=with_images, hint=hint)
+    shape = model_shapes.shape_of(name, with_images=with_images, hint=hint)
     # Random weights in place of a folder's own would be another training.
     if shape is None or not Path(name).is_dir() or checkpoints.model_problem(name):
         return shape

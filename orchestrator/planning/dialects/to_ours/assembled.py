@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from jobs.techniques.hooks import service
-from orchestrator.planning.dialects.to_ours import axes
+from orchestrator.planning.dialects.to_ours import chosen_axes
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
-from orchestrator.planning.dialects.to_ours.models import ModelShape
+from orchestrator.planning.dialects.to_ours.model_shapes import ModelShape
 
 _IMAGES = "image-text-to-text"
 IMAGE_SIZE = 448
@@ -28,7 +28,7 @@ def configuration(facts: Mapping[str, Any], shape: ModelShape) -> dict[str, Any]
     document: dict[str, Any] = {
         "model": {"task": task, **_model(shape)},
         "data": _data(facts, task, shape),
-        "axes": axes.axes_of({**facts, "task": task, "layers": layers}),
+        "axes": chosen_axes.axes_of({**facts, "task": task, "layers": layers}),
     }
     return document | _beside(facts)
 

@@ -13,7 +13,7 @@ from orchestrator.planning.choices.base_arguments import CUSTOM
 from orchestrator.planning.choices.technique_parameters import read_family
 from orchestrator.planning.dialects.entries import KeyEntry, entries_of
 from orchestrator.planning.dialects.registry import UnreadableFileError, read_file
-from orchestrator.planning.dialects.to_ours.axes import COMPILE_MODES, axes_of
+from orchestrator.planning.dialects.to_ours.chosen_axes import COMPILE_MODES, axes_of
 from orchestrator.planning.dialects.to_ours.facts import Facts, ours
 from orchestrator.planning.dialects.trainers.tables import COMMAND, Dialect, Rule
 from orchestrator.planning.dialects.translate import translate
