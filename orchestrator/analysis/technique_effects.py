@@ -41,7 +41,8 @@ def useful_micro_batch(
     with smaller ones a GPU mostly waits, so a faster technique would not show."""
     speeds: dict[int, float] = {}
     for configuration in configurations:
-        if all(axis == "micro_batch" for axis in _moved_axes(configuration, baseline)):
+        others = configuration.choices.keys() - {"micro_batch"}
+        if all(configuration.choices[axis] == baseline[axis] for axis in others):
             speeds[configuration.micro_batch] = configuration.samples_per_second
     if not speeds:
         return None
@@ -113,10 +114,6 @@ def _other_choices(configuration: Configuration, axis: str) -> tuple[object, ...
     others = (value for name, value in configuration.choices.items() if name not in left_out)
     batch = configuration.effective_batch if is_accumulation else None
     return (configuration.environment_id, batch, *others)
-
-
-def _moved_axes(configuration: Configuration, baseline: Mapping[str, Choice]) -> list[str]:
-    return [axis for axis, value in configuration.choices.items() if value != baseline[axis]]
 
 
 def labelled_way(

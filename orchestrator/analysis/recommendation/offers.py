@@ -110,7 +110,8 @@ class WrongAccumulations:
             for flag in own.loss_flags[:1]:
                 suspicion = Flag(FlagKind.ACCUMULATION_SUSPECT, flag.value)
                 self._suspicions.setdefault(own.choices.get("loop"), suspicion)
-            if not own.is_wrong_by_scale_alone:
+            # Losses that were only not divided by the accumulation have a wrong scale alone.
+            if {flag.kind for flag in own.loss_flags} != {FlagKind.LOSS_TIMES_ACCUMULATION}:
                 self._broken.setdefault(key_of(own), own.accumulation)
 
     def allow(self, configuration: Configuration, accumulation: int) -> bool:

@@ -33,15 +33,11 @@ class ModelSize:
     """Why the parameters could not be counted although nothing may be wrong."""
 
 
-def model_size(model: ModelSpec, say: Callable[[str], object]) -> ModelSize:
-    """The size of a model. ``say`` is called with a note first if counting takes some seconds."""
-    return size_and_refused(model, {}, say)[0]
-
-
 def size_and_refused(
     model: ModelSpec, changes: Mapping[str, Any], say: Callable[[str], object]
 ) -> tuple[ModelSize, tuple[str, ...]]:
-    """The size of a model, and a sentence for each of the named changes that is refused."""
+    """The size of a model, and a sentence for each of the named changes that is refused. ``say`` is
+    called with a note first if that takes some seconds."""
     if model.trust_remote_code:
         return ModelSize(reason="the checkpoint builds its model by code of its own"), ()
     shipped = json.loads(_SHIPPED.read_text(encoding="utf-8")).get(digest(to_json(model)))

@@ -13,7 +13,7 @@ from orchestrator import sweep
 from orchestrator.planning import library_facts
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.prechecks import checkpoints
-from orchestrator.planning.prechecks.built_model import ModelSize, model_size
+from orchestrator.planning.prechecks.built_model import ModelSize, size_and_refused
 from orchestrator.planning.prechecks.mistakes import ModelFacts, check_files
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from tests.support.commands import ROOT
@@ -206,7 +206,7 @@ def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds(monkeypatch):
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_configuration_has_its_size_without_a_count(path, monkeypatch):
     monkeypatch.setattr(library_facts, "_asked", lambda questions: [{"reason": "asked"}])
-    assert model_size(load_config(path).model, print).parameters
+    assert size_and_refused(load_config(path).model, {}, print)[0].parameters
 
 
 @pytest.mark.slow
@@ -220,10 +220,10 @@ def test_model_size_is_counted_once_and_remembered(folder):
         "intermediate_size: 16, max_position_embeddings: 4}}",
     ).model
     said: list[str] = []
-    first = model_size(model, said.append)
+    first, _ = size_and_refused(model, {}, said.append)
     # Embeddings (vocabulary+4+2)·8+16, a layer 4·72+16+2·(8·16)+24+16, pooler 72, classifier 18.
     assert first == ModelSize(parameters=8 * vocabulary + 64 + 288 + 16 + 256 + 24 + 16 + 72 + 18)
-    assert model_size(model, said.append) == first
+    assert size_and_refused(model, {}, said.append) == (first, ())
     assert len(said) == 1
 
 
