@@ -25,7 +25,7 @@ from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
 from orchestrator.prediction.estimator import predict, sharing_traces
 from orchestrator.prediction.gpus import Gpu, load_gpu
-from orchestrator.prediction.time.operations import StepWork
+from orchestrator.prediction.time.operations import LIBRARY_OPTIMIZER, OPTIMIZER, StepWork
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import full_rate_seconds
 from orchestrator.reporting.verbs.prediction import row, time_row
@@ -107,8 +107,9 @@ def time_features(spec: TrialSpec, step: StepWork, gpu: Gpu) -> dict[str, Any]:
         "choices": json.dumps(dict(spec.choices)),
         "is_compiled": step.is_compiled,
         "samples": step.samples,
-        "launches": step.work.launches(of_optimizer=False),
-        "optimizer_launches": step.work.launches(of_optimizer=True),
+        "launches": step.work.launches(),
+        "optimizer_launches": step.work.launches(OPTIMIZER),
+        "library_launches": step.work.launches(LIBRARY_OPTIMIZER),
         "model_flop": step.work.model_flop,
         "full_rate_seconds": json.dumps(full_rate_seconds(step, gpu)),
     }

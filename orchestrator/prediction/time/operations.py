@@ -10,7 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 OPTIMIZER = "optimizer"
-"""Kind of all operations of an update."""
+"""Kind of PyTorch's operations of an update."""
+LIBRARY_OPTIMIZER = "library optimizer"
+"""Kind of the operations of other libraries in an update, one for each tensor. Their Python code
+takes a host ten times longer, and the GPU waits for it: the loss is read before each update."""
+UPDATES = (OPTIMIZER, LIBRARY_OPTIMIZER)
 COLLECTIVES = ("all-gather", "reduce-scatter", "all-reduce")
 """Kinds of what GPUs exchange. Its bytes are those of the whole tensor, with all ranks' parts."""
 Access = tuple[int, int]
@@ -64,13 +68,13 @@ class Work:
             model_flop=float(sum(own.flop for own in operations if not own.is_recomputed)),
         )
 
-    def launches(self, *, of_optimizer: bool) -> float:
-        """Kernels of the optimizer, or all others."""
+    def launches(self, *updates: str) -> float:
+        """Kernels of these kinds of an update; without any, all others."""
         return float(
             sum(
                 rows[:, 2].sum()
                 for kind, rows in self.by_kind.items()
-                if (kind == OPTIMIZER) is of_optimizer
+                if (kind in updates if updates else kind not in UPDATES)
             )
         )
 

@@ -61,5 +61,5 @@ def _waits(sharing: Sharing, exchange: float, computing: float) -> float:
     """Seconds in which no kernel runs beside the exchange."""
     if not sharing.overlaps:
         return exchange
-    ends = 2 * exchange / max(2.0, sharing.exchanged.launches(of_optimizer=False))
+    ends = 2 * exchange / max(2.0, sharing.exchanged.launches())
     return max(ends, exchange - computing)

@@ -11,6 +11,7 @@ from orchestrator.prediction.kernel_memory import FLOAT_BYTES
 from orchestrator.prediction.time.operations import (
     COLLECTIVES,
     OPTIMIZER,
+    UPDATES,
     Operation,
     Sharing,
     StepWork,
@@ -47,10 +48,10 @@ def shared_step(spec: TrialSpec, step: StepWork) -> StepWork:
     """The step whose kernels and collective operations are kept apart."""
     exchanged = _split(step.work)[1]
     zero = (spec.settings.deepspeed or {}).get("zero_optimization")
-    calls = exchanged.launches(of_optimizer=False)
+    calls = exchanged.launches()
     hooks = {"fsdp2": calls} if spec.settings.training_arguments.get("fsdp") else {}
     if zero is not None:
-        hooks = {f"zero{zero['stage']}": step.work.launches(of_optimizer=True) * spec.accumulation}
+        hooks = {f"zero{zero['stage']}": step.work.launches(*UPDATES) * spec.accumulation}
     return replace(
         step,
         eager=_split(step.eager)[0],

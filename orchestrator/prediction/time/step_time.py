@@ -21,7 +21,7 @@ import yaml
 from numpy.typing import NDArray
 
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.time.operations import StepWork
+from orchestrator.prediction.time.operations import UPDATES, StepWork
 from orchestrator.prediction.time.tiles import tiled_flop
 
 _FILE = Path(__file__).with_name("efficiencies.yaml")
@@ -70,14 +70,15 @@ def step_time(step: StepWork, gpu: Gpu) -> StepTime | None:
         return None
     constants = learned()
     full = full_rate_seconds(step, gpu)
-    kernels, updates = (step.work.launches(of_optimizer=own) for own in (False, True))
+    kernels, *updates = (step.work.launches(*kinds) for kinds in ((), *zip(UPDATES, strict=True)))
     seconds = sum(own / constants["efficiencies"].get(kind, 0.65) for kind, own in full.items())
     seconds += constants["seconds_per_kernel"] * kernels
-    seconds += constants["seconds_per_optimizer_kernel"] * updates
+    seconds += constants["seconds_per_optimizer_kernel"] * updates[0]
+    seconds += constants["seconds_per_library_update"] * updates[1]
     below, above = constants["errors"]["compiled" if step.is_compiled else "eager"]
     # The errors of other cards were never measured.
     times = 1 if gpu.name in constants["compared"] else 2
-    host = (kernels + updates) * constants["host_seconds_per_kernel"]
+    host = (kernels + sum(updates)) * constants["host_seconds_per_kernel"]
     bound = _bound(seconds / host, constants["host_spread"])
     # The GPU waits between two steps, and for kernels that are prepared, whatever they take.
     seconds += constants["seconds_per_step"]
@@ -115,7 +116,7 @@ _CACHED = 0.5
 """Share of the bytes that kernels find in the GPU's cache."""
 _CACHE_BYTES_PER_SECOND = 4.3e10
 """Of a multiprocessor from the cache: 5.7 TB/s of an H100's 132."""
-_OF_MEMORY = frozenset({"fused", "reductions", "copies", "optimizer"})
+_OF_MEMORY = frozenset({"fused", "reductions", "copies", *UPDATES})
 """Kinds that are learned by themselves; others that move bytes are ``elementwise``."""
 
 

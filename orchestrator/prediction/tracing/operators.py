@@ -8,7 +8,12 @@ from typing import Any
 
 import torch
 
-from orchestrator.prediction.time.operations import COLLECTIVES, OPTIMIZER, Operation
+from orchestrator.prediction.time.operations import (
+    COLLECTIVES,
+    LIBRARY_OPTIMIZER,
+    OPTIMIZER,
+    Operation,
+)
 from orchestrator.prediction.tracing.known_values import tensors
 
 _aten = torch.ops.aten
@@ -45,7 +50,7 @@ def operation(
     func: Any, args: tuple[Any, ...], output: Any, phase: str, number: Callable[[Any], int]
 ) -> Operation | None:
     """The operation of a call, None if it runs no kernel; ``number`` is that of a storage."""
-    name = func._schema.name.partition("::")[2]
+    library, _, name = func._schema.name.partition("::")
     kind = _KINDS.get(name, "elementwise")
     if func.is_view or not kind:
         return None
@@ -62,8 +67,10 @@ def operation(
         flop, sizes, dtype = _work(name, func, args, output, reads)
         kind = f"{_FORMATS.get(dtype, 'fp32')} {'grouped ' * (name == '_grouped_mm')}{kind}"
     most = sum(map(_nbytes, writes)) if kind == "rows" else sys.maxsize
+    if phase == "update":
+        kind = OPTIMIZER if library == "aten" else LIBRARY_OPTIMIZER
     return Operation(
-        kind=OPTIMIZER if phase == "update" else kind,
+        kind=kind,
         phase=phase,
         flop=flop,
         # Of a table, no more is read than is taken from it.

@@ -34,6 +34,7 @@ class Timed:
     full_rate_seconds: Mapping[str, float]
     launches: float
     optimizer_launches: float
+    library_launches: float
     model_flop: float
     seconds: float
     """The median of its measured steps."""
@@ -44,7 +45,7 @@ class Timed:
 
     @property
     def all_launches(self) -> float:
-        return self.launches + self.optimizer_launches
+        return self.launches + self.optimizer_launches + self.library_launches
 
 
 def timed(options: Namespace, predicted: Path) -> Iterator[Timed]:
@@ -84,6 +85,7 @@ def _timed(row: Row, choices: Row, rows: Sequence[Row], model: str) -> Timed:
         full_rate_seconds=full,
         launches=row["launches"],
         optimizer_launches=row["optimizer_launches"],
+        library_launches=row["library_launches"],
         model_flop=row["model_flop"],
         seconds=row["samples"] / speed,
         host_bound_share=statistics.median(own["host_bound_share"] for own in rows),

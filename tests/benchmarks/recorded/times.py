@@ -24,8 +24,9 @@ from tests.benchmarks.recorded.timed_rows import HOST_BOUND, Timed, timed
 _USUAL_SHARE = 0.7
 """The efficiency of a kind of which the rows say little."""
 _USUAL = {SCORES: 2.0, DROPPED: 3.5}
-_USUAL_SECONDS = (2e-6, 6e-6, 4e-3)
-"""Between two kernels; of the launch of a kernel, which an optimizer waits for; between steps."""
+_USUAL_SECONDS = (2e-6, 6e-6, 4e-5, 4e-3)
+"""Between two kernels; of the launch of a kernel, which an optimizer waits for, by PyTorch and by
+another library; between steps."""
 _PRIOR = 0.3
 """Weight of a factor's usual value, where a model has 1."""
 _BUDGETS = (24, 40, 80, 138)
@@ -46,13 +47,15 @@ class Fit:
     factors: Mapping[str, float]
     seconds_per_kernel: float
     seconds_per_optimizer_kernel: float
+    seconds_per_library_update: float
     seconds_per_step: float
 
     def __call__(self, own: Timed) -> float:
         kinds = own.full_rate_seconds.items()
         seconds = sum(self.factors.get(kind, 1 / _USUAL_SHARE) * full for kind, full in kinds)
         seconds += self.seconds_per_step + self.seconds_per_kernel * own.launches
-        return seconds + self.seconds_per_optimizer_kernel * own.optimizer_launches
+        seconds += self.seconds_per_optimizer_kernel * own.optimizer_launches
+        return seconds + self.seconds_per_library_update * own.library_launches
 
 
 def fitted(rows: Sequence[Timed]) -> Fit:
@@ -62,7 +65,7 @@ def fitted(rows: Sequence[Timed]) -> Fit:
     usual = np.array([*(_USUAL.get(kind, 1 / _USUAL_SHARE) for kind in kinds), *_USUAL_SECONDS])
     table = [
         [own.full_rate_seconds.get(kind, 0.0) for kind in kinds]
-        + [own.launches, own.optimizer_launches, 1.0]
+        + [own.launches, own.optimizer_launches, own.library_launches, 1.0]
         for own in rows
     ]
     # A column is the share of the step's time that its kind would have if all were as usual.
@@ -79,8 +82,9 @@ def fitted(rows: Sequence[Timed]) -> Fit:
     factors = changes * usual
     return Fit(
         factors=dict(zip(kinds, factors, strict=False)),
-        seconds_per_kernel=float(factors[-3]),
-        seconds_per_optimizer_kernel=float(factors[-2]),
+        seconds_per_kernel=float(factors[-4]),
+        seconds_per_optimizer_kernel=float(factors[-3]),
+        seconds_per_library_update=float(factors[-2]),
         seconds_per_step=float(factors[-1]),
     )
 
@@ -143,6 +147,7 @@ def lines(options: Namespace) -> Iterator[str]:
     yield from (f"  {kind}: {1 / factor:.3f}" for kind, factor in fit.factors.items())
     yield f"seconds_per_kernel: {fit.seconds_per_kernel:.2e}"
     yield f"seconds_per_optimizer_kernel: {fit.seconds_per_optimizer_kernel:.2e}"
+    yield f"seconds_per_library_update: {fit.seconds_per_library_update:.2e}"
     yield f"seconds_per_step: {fit.seconds_per_step:.2e}"
 
 

@@ -76,7 +76,7 @@ def test_deep_stream_is_that_of_the_deep_model(saved, copies, layers):
     [(its_logits, its_sources)] = whole.work.unwritten.items()
     assert numbers[logits] == of_whole[its_logits]
     assert (numbers[sources[0]], sources[1]) == (of_whole[its_sources[0]], -7)
-    assert deep.work.eager.launches(of_optimizer=False) == 3 + layers
+    assert deep.work.eager.launches() == 3 + layers
 
 
 def test_layers_that_are_not_equal_have_no_deep_stream():

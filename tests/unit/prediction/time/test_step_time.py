@@ -57,7 +57,7 @@ def test_deeper_model_runs_as_many_layers_more():
     two, four = (_step(_product(TFLOP, GB), times=layers).eager for layers in (2, 4))
     deep = four.deepened(two, 10)
     assert deep.model_flop == 24 * TFLOP
-    assert deep.launches(of_optimizer=False) == 24
+    assert deep.launches() == 24
 
 
 @pytest.mark.parametrize(
