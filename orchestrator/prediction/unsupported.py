@@ -107,9 +107,12 @@ def empties_cache(spec: TrialSpec) -> bool:
 
 def has_timed_step(spec: TrialSpec) -> bool:
     """Whether the time of a step follows from its kernels. It does not where they wait for states
-    or activations on the host, or where PyTorch dispatches each of them in Python."""
+    or activations on the host, or where PyTorch dispatches each of them in Python, or calls
+    compiled code for each tensor, as torchao's optimizers do."""
     offloads = spec.world_size == 1 and spec.settings.deepspeed is not None
-    return not (offloads or waits_on_host(spec) or "checkpointing" in spec.settings.hooks)
+    calls = spec.settings.training_arguments.get("optim") in _TORCHAO_OPTIMIZERS
+    in_python = calls or "checkpointing" in spec.settings.hooks
+    return not (offloads or waits_on_host(spec) or in_python)
 
 
 def unpredictable(spec: TrialSpec) -> str:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 OPTIMIZER = "optimizer"
 """Kind of PyTorch's operations of an update."""
-LIBRARY_OPTIMIZER = "library optimizer"
+LIBRARY_OPTIMIZER = "library-optimizer"
 """Kind of the operations of other libraries in an update, one for each tensor. Their Python code
 takes a host ten times longer, and the GPU waits for it: the loss is read before each update."""
 UPDATES = (OPTIMIZER, LIBRARY_OPTIMIZER)

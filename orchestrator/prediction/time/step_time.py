@@ -21,7 +21,7 @@ import yaml
 from numpy.typing import NDArray
 
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.time.operations import UPDATES, StepWork
+from orchestrator.prediction.time.operations import OPTIMIZER, UPDATES, StepWork
 from orchestrator.prediction.time.tiles import tiled_flop
 
 _FILE = Path(__file__).with_name("efficiencies.yaml")
@@ -116,7 +116,7 @@ _CACHED = 0.5
 """Share of the bytes that kernels find in the GPU's cache."""
 _CACHE_BYTES_PER_SECOND = 4.3e10
 """Of a multiprocessor from the cache: 5.7 TB/s of an H100's 132."""
-_OF_MEMORY = frozenset({"fused", "reductions", "copies", *UPDATES})
+_OF_MEMORY = frozenset({"fused", "reductions", "copies", OPTIMIZER})
 """Kinds that are learned by themselves; others that move bytes are ``elementwise``."""
 
 
@@ -128,6 +128,7 @@ def full_rate_seconds(step: StepWork, gpu: Gpu) -> dict[str, float]:
     for kind, rows in step.work.by_kind.items():
         times, each = rows[:, 2], rows[:, 1] * seconds_per_byte
         traced_format, _, name = kind.partition(" ")
+        kind = OPTIMIZER if kind in UPDATES else kind
         learned_kind = kind if kind in _OF_MEMORY else "elementwise"
         if name:
             is_product = kind.endswith(PRODUCTS)
