@@ -2,9 +2,9 @@
 
     python -m tests.support.two_model_cluster FOLDER
 
-A variable in their environment distinguishes the nodes of one machine: "large" has two GPUs, one of
-which is slow, and "small" has one. The trials themselves write to FOLDER where they ran. They take
-less than a slot needs to start. What came of all this goes to stdout as JSON.
+A variable in their environment distinguishes the nodes of one machine: "large" has three GPUs, one
+of which is slow, and "small" has one. The trials themselves write to FOLDER where they ran. They
+take less than a slot needs to start. What came of all this goes to stdout as JSON.
 """
 
 import dataclasses
@@ -37,8 +37,10 @@ from tests.support.faults import with_fault
 
 NODE, GPU = "INVENTED_NODE", "CUDA_VISIBLE_DEVICES"
 JOINING = "second small"
+SLOTS = {("large", "0"), ("large", "2"), ("small", "0"), (JOINING, "0")}
+"""Node and GPU of each."""
 MOST_TRIALS = 1000
-"""Of the sweep, which ends when the node that joined has run one."""
+"""Of the sweep, which ends when every slot has run one."""
 
 
 def one_slow() -> Mapping[str, Any]:
@@ -72,12 +74,12 @@ def as_invented(node: Node) -> Node:
 
 def model_of(gpus: int) -> str:
     """The invented model of a node with so many GPUs."""
-    return {2: "large", 1: "small"}.get(gpus, "")
+    return {3: "large", 1: "small"}.get(gpus, "")
 
 
 def main(folder: Path) -> None:
     os.environ[NODE] = "large"
-    nodes = RayNodes(initialize_head=True, head_node_args={"num_cpus": 2, "num_gpus": 2})
+    nodes = RayNodes(initialize_head=True, head_node_args={"num_cpus": 3, "num_gpus": 3})
     os.environ[NODE] = "small"
     nodes.add_node(num_cpus=2, num_gpus=1)
     ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
@@ -106,8 +108,8 @@ def blas_threads() -> int:
     return max(int(library["num_threads"]) for library in libraries)
 
 
-class UntilJoined(Session):
-    """A session that ends when the node that joined has run a trial."""
+class UntilAllRan(Session):
+    """A session that ends when every slot has run a trial."""
 
     notes: ClassVar[Path]
     where: ClassVar[list[tuple[str, ...]]] = []
@@ -123,7 +125,7 @@ class UntilJoined(Session):
         note = json.loads(note_of(record.spec, self.notes).read_text())
         own = (record.spec.gpu_model, note[NODE], note[GPU], record.outcome.value)
         self.where.append(own)
-        if note[NODE] == JOINING:
+        if {own[1:3] for own in self.where} == SLOTS:
             self.close(CloseReason.ENDED)
 
 
@@ -151,8 +153,8 @@ def sweep_that_a_node_joins(nodes: RayNodes, cluster: Cluster, folder: Path) -> 
     run_folder = RunFolder(folder / "run")
     queries = mock.patch.object(membership, "ModelQueries", InventedQueries)
     with run_folder.locked(), queries, ThreadPoolExecutor(1) as pool:
-        UntilJoined.notes = folder
-        session = UntilJoined(PerGpuModel(searches, slots), run_folder)
+        UntilAllRan.notes = folder
+        session = UntilAllRan(PerGpuModel(searches, slots), run_folder)
         running = pool.submit(run_trials, session, cluster, on_slots=slots.update)
         os.environ[NODE] = JOINING
         nodes.add_node(num_cpus=2, num_gpus=1)  # Ray starts nodes from the main thread only
