@@ -11,6 +11,7 @@ import dataclasses
 import json
 import os
 import sys
+import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -26,6 +27,7 @@ from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, membership, run_trials
+from orchestrator.running.cluster.slot_actor import SlotTrainable
 from orchestrator.running.gpu_screening import only_fit
 from orchestrator.running.nodes import Cluster, Node
 from orchestrator.running.session import Session
@@ -108,6 +110,15 @@ def blas_threads() -> int:
     return max(int(library["num_threads"]) for library in libraries)
 
 
+class LateSlot(SlotTrainable):
+    """One of the two slots of the large node starts when the other one is busy."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        if ray.get_gpu_ids() == [2]:
+            time.sleep(3.0)
+        super().setup(config)
+
+
 class UntilAllRan(Session):
     """A session that ends when every slot has run a trial."""
 
@@ -155,7 +166,8 @@ def sweep_that_a_node_joins(nodes: RayNodes, cluster: Cluster, folder: Path) -> 
     with run_folder.locked(), queries, ThreadPoolExecutor(1) as pool:
         UntilAllRan.notes = folder
         session = UntilAllRan(PerGpuModel(searches, slots), run_folder)
-        running = pool.submit(run_trials, session, cluster, on_slots=slots.update)
+        options: dict[str, Any] = {"on_slots": slots.update, "trainable": LateSlot}
+        running = pool.submit(run_trials, session, cluster, **options)
         os.environ[NODE] = JOINING
         nodes.add_node(num_cpus=2, num_gpus=1)  # Ray starts nodes from the main thread only
         running.result()

@@ -233,8 +233,9 @@ def test_shipped_configuration_has_its_size_without_a_count(path, monkeypatch):
     assert model_size(load_config(path).model, print).parameters
 
 
-@pytest.mark.slow
-def test_model_size_is_counted_once_and_remembered(folder):
+def test_model_size_is_counted_once_and_remembered(folder, monkeypatch):
+    # Here, because its process imports the libraries for seconds; test_library_facts has one.
+    monkeypatch.setattr(library_facts, "_asked", answer)
     # A vocabulary that was never counted, whenever this test is run.
     vocabulary = time.time_ns() % 10**9
     model = config_of(
@@ -252,7 +253,6 @@ def test_model_size_is_counted_once_and_remembered(folder):
 
 
 def test_model_that_cannot_be_built_is_a_mistake(folder, capsys, monkeypatch):
-    # Here, because its process imports the libraries for seconds; the test above has one.
     monkeypatch.setattr(library_facts, "_asked", answer)
     config_of(
         folder,
