@@ -19,7 +19,7 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     folder = tmp_path_factory.mktemp("unlike")
     # A short path, and no other Ray to be joined.
     with tempfile.TemporaryDirectory(prefix="ray-") as ray_folder:
-        variables = {**light_parent.variables(0.1), "RAY_TMPDIR": ray_folder}
+        variables = {**light_parent.variables(0.3), "RAY_TMPDIR": ray_folder}
         module = ["-m", "tests.support.two_model_cluster"]
         environment = {**os.environ, **variables, "OPENBLAS_NUM_THREADS": "2"}
         done = python(*module, folder, env=environment)

@@ -41,7 +41,7 @@ NODE, GPU = "INVENTED_NODE", "CUDA_VISIBLE_DEVICES"
 JOINING = "second small"
 SLOTS = {("large", "0"), ("large", "2"), ("small", "0"), (JOINING, "0")}
 """Node and GPU of each."""
-MOST_TRIALS = 1000
+MOST_TRIALS = 500
 """Of the sweep, which ends when every slot has run one."""
 
 
@@ -115,7 +115,7 @@ class LateSlot(SlotTrainable):
 
     def setup(self, config: dict[str, Any]) -> None:
         if ray.get_gpu_ids() == [2]:
-            time.sleep(3.0)
+            time.sleep(2.0)
         super().setup(config)
 
 
