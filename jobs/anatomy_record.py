@@ -8,8 +8,6 @@ PARTS: Mapping[str, str] = {
     "to the bytes of the tensors)",
     "activations": "What the forward pass saved for the backward pass, by operator",
     "host memory": "What the model and its optimizer keep in host memory",
-    "rules": "The most that a kind of memory held over the step, or a share of its time, compared "
-    "with published rules of thumb",
     "operations": "Device time of a step by kind of operation, idle time included (on a CPU, the "
     "processor's time)",
     "kernels": "The operators and kernels that took the most device time",
@@ -32,9 +30,7 @@ class Entry:
     value: float
     unit: str
     kind: str = ""  # the kind in ``jobs.anatomy_record`` that predictions count it under
-    expected: float | None = None  # what the rule of thumb says, in the same unit
-    rule: str = ""  # the rule, formula or source
-    held: bool | None = None  # whether the rule held
+    rule: str = ""  # the formula or source
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

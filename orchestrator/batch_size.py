@@ -78,7 +78,7 @@ class _BatchSizeVerb:
 
     def show_plan(self) -> int:
         """Print the technique sets and the model's size."""
-        from orchestrator.running.early_start import model_facts
+        from orchestrator.planning.prechecks.mistakes import model_facts
 
         facts = model_facts(self.config, cli.print_note)
         if self.options.as_json:
@@ -140,7 +140,7 @@ def _exit_status(tuned: Sequence[HardwareAnswers]) -> int:
 def _print_answers(
     config: SweepConfig, tuned: Sequence[HardwareAnswers], folder: RunFolder, *, as_json: bool
 ) -> None:
-    from orchestrator.analysis.batch_size import FILE
+    from orchestrator.analysis.batch_size_answer import FILE
     from orchestrator.reporting.verbs.batch_size import describe
     from orchestrator.running.measurement import command_of
     from orchestrator.storage.layout import TRIALS

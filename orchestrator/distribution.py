@@ -7,9 +7,6 @@ DISTRIBUTION = "training-frontier"
 """The name that pip knows the program by; "orchestrator" on the index is another program."""
 
 
-NO_PICTURES = f"pictures need matplotlib: pip install '{DISTRIBUTION}[pictures]'"
-
-
 def can_draw() -> bool:
     """Whether the extra ``pictures`` is installed."""
     return find_spec("matplotlib") is not None

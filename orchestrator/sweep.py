@@ -72,16 +72,14 @@ class _SweepVerb:
         """Print the plan. With --predict, also print the predicted memory of its trials."""
         from jobs.node import nvml
         from orchestrator.planning.plan import plan
-        from orchestrator.planning.prechecks.refused_changes import refused_changes
+        from orchestrator.planning.prechecks.mistakes import model_facts
         from orchestrator.reporting.verbs.dry_run import describe, to_json
-        from orchestrator.running.early_start import model_facts
         from orchestrator.running.ray_address import is_elsewhere
 
         has_gpu = bool(self.options.predict or nvml.visible_uuids())
         planned = plan(self.config, has_gpu=has_gpu or is_elsewhere(self.options.address))
-        facts = model_facts(self.config, cli.print_note, planned)
-        for note in refused_changes(planned.trials, cli.print_note):
-            cli.print_note(note)
+        facts = model_facts(self.config, cli.print_note, planned.trials)
+        cli.print_notes(facts.refused)
         predicted = None
         if self.options.predict is not None:
             from orchestrator.api.predictions import predicted as predict

@@ -5,7 +5,6 @@ step_profiler   trains the extra steps: some timed by phase, one profiled
 trace           that profiled step as plain data (read by trace_reader)
 memory/         the step's memory: at its peak, over time, and up to what NVML reported
 time/           the step's time by operation, by module and by phase, and the MFU
-rules_of_thumb  published rules, and whether the trial met them
 
 Only profile, step_profiler, trace_reader and live_tensors use torch objects; the other files are
 arithmetic on plain data. The result is plain data too: ``jobs.anatomy_record``.

@@ -1,7 +1,6 @@
 """Profiles a trained trial: runs the extra steps and puts its anatomy together."""
 
 import gc
-from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -9,10 +8,8 @@ from typing import Any
 
 import torch
 
-from jobs.anatomy import rules_of_thumb
 from jobs.anatomy.memory.ledger import (
     DeviceReadings,
-    bytes_by_name,
     host_memory,
     ledger,
     saved_activations,
@@ -21,7 +18,7 @@ from jobs.anatomy.memory.live_tensors import live_tensors, optimizer_layers
 from jobs.anatomy.memory.timeline import StepMemory, step_memory
 from jobs.anatomy.step_profiler import StepProfiler
 from jobs.anatomy.time.operations import COUNTED, efficiency, operations
-from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD, module_ranges, modules, phases
+from jobs.anatomy.time.phases import module_ranges, modules, phases
 from jobs.anatomy.trace import Trace
 from jobs.anatomy.trace_reader import read
 from jobs.anatomy_record import Anatomy, Entry
@@ -49,7 +46,7 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
         known = replace(profiler.known_blocks(), bucket_sizes=_bucket_sizes(trained.optimizer))
         memory = step_memory(trace, known)
         entries = (
-            *_memory_entries(memory, readings, profiler, row),
+            *_memory_entries(memory, readings, profiler),
             *_time_entries(trace, profiler, row),
         )
     finally:
@@ -102,24 +99,17 @@ def _memory_entries(
     memory: StepMemory,
     readings: DeviceReadings | None,
     profiler: StepProfiler,
-    row: Mapping[str, Any],
 ) -> Iterator[Entry]:
     yield from ledger(memory, readings, profiler.live_tensors)
     yield from saved_activations(memory)
     if torch.cuda.is_available():
         yield from host_memory(profiler.live_tensors)
-    # Managed memory is in no allocator's events, so it is added to what they show.
-    managed = bytes_by_name(profiler.live_tensors, "managed")
-    peak_by_name = Counter(memory.peak_by_name) + managed
-    yield from rules_of_thumb.memory_rules(peak_by_name, row)
-    yield from rules_of_thumb.peak_check(memory.peak_bytes, row)
 
 
 def _time_entries(trace: Trace, profiler: StepProfiler, row: Mapping[str, Any]) -> Iterator[Entry]:
     on_gpu = torch.cuda.is_available()
     step_seconds = row["step_seconds_median"]
-    operation_entries = list(operations(trace, step_seconds))
-    yield from operation_entries
+    yield from operations(trace, step_seconds)
     yield from modules(trace)
     # The host updates the parameters if it holds optimizer states.
     host_updates = any(
@@ -127,15 +117,7 @@ def _time_entries(trace: Trace, profiler: StepProfiler, row: Mapping[str, Any]) 
     )
     seconds = profiler.phase_seconds
     times = {"step_seconds": step_seconds, "host_updates": host_updates, "on_gpu": on_gpu}
-    phase_entries = list(phases(trace, seconds, **times))
-    yield from phase_entries
-    groups = {item.name: item.value for item in operation_entries if item.part == "operations"}
-    yield from rules_of_thumb.time_shares(groups)
-    ratios = [entry.value for entry in phase_entries if entry.name == BACKWARD_TO_FORWARD]
-    # Frozen layers have less of a backward pass, and checkpointed ones a forward pass more.
-    trains_all = row["parameters_trainable"] == row["parameters_total"]
-    if trains_all and not row.get("checkpointed_layers"):
-        yield from map(rules_of_thumb.backward_ratio, ratios)
+    yield from phases(trace, seconds, **times)
     device = torch.cuda.get_device_name() if on_gpu else ""
     without_autocast = "tf32" if row.get("tf32") else "fp32"
     precision = _PRECISIONS.get(row.get("matmul_dtype", ""), without_autocast)

@@ -1,9 +1,15 @@
-"""Counts the parameters of a model without memory for them."""
+"""Builds a model without memory: counts its parameters, and asks whether it takes an adapter."""
 
+import functools
+from collections.abc import Sequence
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
-from jobs.spec import ModelSpec
+from jobs.errors import classify
+from jobs.record import Outcome
+from jobs.spec import Hook, ModelSpec
+from jobs.techniques.hooks import registered
 
 
 def count(model: ModelSpec) -> int:
@@ -73,3 +79,22 @@ def _sentence(error: Exception) -> str:
     lines = list(filter(None, map(str.strip, str(error).splitlines())))
     # One line is not enough: huggingface_hub's errors name the field first and the reason below.
     return " ".join(lines[:3])[:300] or type(error).__name__
+
+
+def refusal(model: ModelSpec, hooks: Sequence[Hook]) -> dict[str, Any]:
+    """Why a change of a model is ``refused``; empty if it is not, or if nothing can be said. Or the
+    ``reason`` why the model cannot be built, which another time it may be."""
+    try:
+        built = without_memory(model)
+    except Exception as error:
+        return {"reason": str(error)}
+    try:
+        for hook in hooks:
+            change = functools.partial(registered(hook.name), **hook.arguments)
+            built = change(built, model.task, SimpleNamespace())
+    except Exception as error:
+        outcome, _, reason = classify(error)
+        # What needs real weights says so, and may be possible with them.
+        is_refused = outcome is Outcome.UNSUPPORTED and "meta" not in reason
+        return {"refused": reason if is_refused and "installed" not in reason else ""}
+    return {"refused": ""}

@@ -21,24 +21,11 @@ def impose(cap: MemoryCap, context_bytes: int | None) -> None:
         raise UnsupportedError("memory_cap", "without a GPU there is no allocator to cap")
     # What libraries take is known only from an earlier trial. The bare context is the least.
     outside_allocator = max(context_bytes, cap.non_allocator_bytes)
-    fraction = min(1.0, max(0, cap.device_bytes - outside_allocator) / _device_bytes())
+    properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+    fraction = min(1.0, max(0, cap.device_bytes - outside_allocator) / properties.total_memory)
     torch.cuda.set_per_process_memory_fraction(fraction)
-
-
-def limit_bytes() -> int | None:
-    """How many bytes this process's allocator may hold; None: all that the device has."""
-    import torch
-
-    fraction = torch.cuda.get_per_process_memory_fraction()
-    return None if fraction >= 1 else int(fraction * _device_bytes())
 
 
 def in_words(cap: MemoryCap) -> str:
     """What the reason of an error under a cap begins with: ``under a cap of 23.75 GiB, ...``."""
     return f"under a cap of {cap.device_bytes / 2**30:.4g} GiB, context and libraries included"
-
-
-def _device_bytes() -> int:
-    import torch
-
-    return int(torch.cuda.get_device_properties(torch.cuda.current_device()).total_memory)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from jobs.node import memory_cap
 from jobs.record import Column
 from jobs.trackers.tracker import Moment, Tracker
 
@@ -24,10 +23,6 @@ class Allocator(Tracker):
         ),
         Column.nbytes("model_allocated_bytes", "Bytes of tensors once the model was on the device"),
         Column.count("allocator_retries", "Times that the allocator flushed its cache"),
-        Column.nbytes(
-            "allocator_limit_bytes",
-            "Most bytes that the caching allocator may hold; null without a memory cap",
-        ),
     )
 
     def __init__(self) -> None:
@@ -54,8 +49,6 @@ class Allocator(Tracker):
             "peak_reserved_bytes": stats["reserved_bytes.all.peak"],
             "allocator_retries": stats["num_alloc_retries"],
         }
-        if (limit := memory_cap.limit_bytes()) is not None:
-            values["allocator_limit_bytes"] = limit
         if self._model_bytes is not None:
             values["model_allocated_bytes"] = self._model_bytes
         return values

@@ -37,9 +37,6 @@ class Device(Tracker):
             "gpu_power_capped_share",
             "Share of the counted steps' readings in which the power limit held clocks down",
         ),
-        Column(
-            "gpu_utilization_percent", "float64", "Mean GPU utilization in the counted steps", "%"
-        ),
         Column("energy_joules", "float64", "Energy that the GPU drew in the counted steps", "J"),
     )
 
@@ -158,7 +155,6 @@ class GpuSensors:
         self._sensors: Mapping[str, Callable[[], float]] = {
             # Millijoules since the driver was loaded.
             "energy_joules": lambda: nvml.nvmlDeviceGetTotalEnergyConsumption(handle) / 1000,
-            "gpu_utilization_percent": lambda: nvml.nvmlDeviceGetUtilizationRates(handle).gpu,
             "gpu_sm_clock_mhz": lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM),
             "gpu_temperature_celsius": lambda: nvml.nvmlDeviceGetTemperature(
                 handle, nvml.NVML_TEMPERATURE_GPU

@@ -18,6 +18,6 @@ loss_parity/            trials whose losses differ from those of their reference
 comparison/             two runs
 explanation/            two trials of one run
 profiles.py             which profile belongs to which configuration
-batch_size.py           which batch to train with
+batch_size_answer.py    which batch to train with
 card_prices.py          the cheapest card that a trial runs on
 """

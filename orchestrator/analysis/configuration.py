@@ -109,11 +109,6 @@ class Configuration:
         return has_any(self.flags, frozenset({FlagKind.HOST_BOUND, FlagKind.DATA_BOUND}))
 
     @property
-    def is_wrong_by_scale_alone(self) -> bool:
-        """Whether the losses are wrong only because they were not divided by the accumulation."""
-        return {flag.kind for flag in self.loss_flags} == {FlagKind.LOSS_TIMES_ACCUMULATION}
-
-    @property
     def loss_flags(self) -> tuple[Flag, ...]:
         """The flags about its losses; empty if they match their reference, or were not compared."""
         return tuple(flag for flag in self.flags if flag.kind in LOSS)

@@ -1,4 +1,4 @@
-"""The effect of each technique on the baseline: alone, added one after another, or on the way."""
+"""The effect of each technique on the baseline: alone, or on the way to a pick."""
 
 import itertools
 import statistics
@@ -15,8 +15,6 @@ from orchestrator.labels import changed_label
 
 Pair = tuple[Configuration, Configuration]
 """Two configurations that differ on one axis: with the technique, and without it."""
-Step = tuple[str, Configuration]
-"""The axis that was changed, empty for the baseline; and the configuration after it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,7 +41,8 @@ def useful_micro_batch(
     with smaller ones a GPU mostly waits, so a faster technique would not show."""
     speeds: dict[int, float] = {}
     for configuration in configurations:
-        if all(axis == "micro_batch" for axis in _moved_axes(configuration, baseline)):
+        others = configuration.choices.keys() - {"micro_batch"}
+        if all(configuration.choices[axis] == baseline[axis] for axis in others):
             speeds[configuration.micro_batch] = configuration.samples_per_second
     if not speeds:
         return None
@@ -115,48 +114,6 @@ def _other_choices(configuration: Configuration, axis: str) -> tuple[object, ...
     others = (value for name, value in configuration.choices.items() if name not in left_out)
     batch = configuration.effective_batch if is_accumulation else None
     return (configuration.environment_id, batch, *others)
-
-
-def cumulative_steps(
-    configurations: Sequence[Configuration], baseline: Mapping[str, Choice]
-) -> list[Step]:
-    """Adds one technique after another to the baseline: each time the one with the least memory at
-    equal effective batch; those that change the training come last. Empty if nothing was added."""
-    start = next((each for each in configurations if not _moved_axes(each, baseline)), None)
-    if start is None:
-        return []
-    added = [("", start)]
-    while following := _next(configurations, baseline, added):
-        added.append(following)
-    return added if len(added) > 1 else []
-
-
-def _moved_axes(configuration: Configuration, baseline: Mapping[str, Choice]) -> list[str]:
-    return [axis for axis, value in configuration.choices.items() if value != baseline[axis]]
-
-
-def _next(
-    configurations: Sequence[Configuration], baseline: Mapping[str, Choice], added: Sequence[Step]
-) -> Step | None:
-    (_, start), (_, last) = added[0], added[-1]
-    moved = [axis for axis, _ in added[1:]]
-    # Micro-batch and accumulation change together, so only the accumulation is a step.
-    kept = {*moved, *(["micro_batch"] if "accumulation" in moved else [])}
-    following: list[Step] = []
-    for own in configurations:
-        further = set(_moved_axes(own, baseline)) - {*moved, "micro_batch"}
-        choices = own.choices
-        keeps = all(choices[axis] == last.choices[axis] for axis in kept if axis in choices)
-        is_same_batch = own.effective_batch == start.effective_batch
-        is_same_work = is_same_batch and same_workload(own.training_recipe, start.training_recipe)
-        if len(further) == 1 and keeps and is_same_work:
-            following.append((further.pop(), own))
-
-    def order(step: Step) -> tuple[bool, int, float]:
-        own = step[1]
-        return own.trains_like != start.trains_like, own.memory_bytes, -own.samples_per_second
-
-    return min(following, key=order, default=None)
 
 
 def labelled_way(

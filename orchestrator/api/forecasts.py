@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.prediction.gpus import Gpu
     from orchestrator.prediction.prediction import Prediction
     from orchestrator.prediction.time.step_time import StepTime
-    from orchestrator.prediction.tune.traced_sets import Candidate
+    from orchestrator.prediction.tune.traced_sets import TracedCandidate
     from orchestrator.prediction.tune.tune_forecast import Across
     from orchestrator.storage.prices import Price
 
@@ -32,8 +32,8 @@ class CardForecast:
 
     card: str
     memory_bytes: int
-    ranked: Sequence[Candidate]
-    others: Sequence[Candidate]
+    ranked: Sequence[TracedCandidate]
+    others: Sequence[TracedCandidate]
     """Those that train differently from the user's arguments, as ``tune`` offers them in its second
     result."""
     per_hour: float | None

@@ -28,7 +28,7 @@ from orchestrator.planning.choices.arguments import (
     LOGGING,
     argument_names,
 )
-from orchestrator.planning.dialects.write_back.changes import ChangedFile, changed_file
+from orchestrator.planning.dialects.write_back.changed_file import ChangedFile, changed_file
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.storage.layout import written_beside

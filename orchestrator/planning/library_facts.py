@@ -14,7 +14,7 @@ import os
 import platform
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -57,22 +57,40 @@ def is_ours(reference: str) -> bool:
 
 
 def answer_of(question: Mapping[str, Any], note: str, say: Callable[[str], object]) -> Any:
-    """The answer of ``jobs.library_facts`` to a question, now or when it was asked before. ``say``
-    is called with the note if it must be asked now. Raises NoAnswerError."""
-    path = _folder() / f"{digest(question, *_identities())}.json"
+    """The answer of ``jobs.library_facts`` to a question, as ``answers_of`` has it."""
+    return answers_of([question], note, say)[0]
+
+
+def answers_of(
+    questions: Sequence[Mapping[str, Any]], note: str, say: Callable[[str], object]
+) -> list[Any]:
+    """The answers of ``jobs.library_facts``: remembered ones, and those of one process for all that
+    is new. ``say`` is called with the note if something is. Raises NoAnswerError."""
+    paths = [_folder() / f"{digest(question, *_identities())}.json" for question in questions]
+    answers = list(map(_remembered, paths))
+    missing = [at for at, answer in enumerate(answers) if answer is None]
+    if missing:
+        say(note)
+        asked = _asked([questions[at] for at in missing])
+        for at, answer in zip(missing, asked, strict=True):
+            answers[at] = answer
+            # With a reason, nothing may be wrong another time: the model has been downloaded.
+            if "reason" not in answer:
+                _remember(paths[at], answer)
+    return answers
+
+
+def _remembered(path: Path) -> Any:
     with contextlib.suppress(OSError, ValueError):
         return json.loads(path.read_text(encoding="utf-8"))
-    say(note)
-    answer = _asked(question)
-    # With a reason, nothing may be wrong another time: the model has been downloaded, for example.
-    if "reason" in answer:
-        return answer
+
+
+def _remember(path: Path, answer: Any) -> None:
     # A cache that cannot be written costs only the time to ask again.
     with contextlib.suppress(OSError):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with written_beside(path) as partial:
             partial.write_text(json.dumps(answer), encoding="utf-8")
-    return answer
 
 
 def digest(*parts: Any) -> str:
@@ -125,13 +143,13 @@ def changed_at(path: str | Path) -> int:
     return 0
 
 
-def _asked(question: Mapping[str, Any]) -> Any:
-    """The answer of a process that sees no GPU and may not download from Hugging Face."""
+def _asked(questions: Sequence[Mapping[str, Any]]) -> Any:
+    """The answers of a process that sees no GPU and may not download from Hugging Face."""
     environment = {**os.environ, "CUDA_VISIBLE_DEVICES": "", "HF_HUB_OFFLINE": "1"}
     try:
         ran = subprocess.run(
             self_process.command(library_facts.__name__),
-            input=json.dumps(question),
+            input=json.dumps(questions),
             capture_output=True,
             text=True,
             timeout=300,  # a slow network drive takes minutes to import the libraries

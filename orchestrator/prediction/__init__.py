@@ -7,10 +7,8 @@ Read in this order:
 prediction.py        what is predicted of a trial: figures, intervals, anatomy, the cards it fits
 intervals.py         how far a measurement may lie from a replay
 estimator.py         trials -> predictions; trials of one model share its traces
-trace_keys.py        which trials share a trace, and which a model
-shared.py            what is computed once for many trials
+shared.py            which trials share a trace or a model, and what is computed once for many
 model_group.py       the trials of one model: traced, replayed, predicted
-held_group.py        trials of which only what outlives a step is asked for
 unsupported.py       trials that are not predicted, and why
 bounds.py            what is known of some of these trials all the same
 margins.py           techniques whose traces are less exact: their wider intervals

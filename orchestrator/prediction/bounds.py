@@ -61,10 +61,6 @@ def _generates_code(spec: TrialSpec) -> bool:
     return bool(arguments.get("torch_compile")) and backend == "inductor"
 
 
-def _has_base(spec: TrialSpec) -> bool:
-    return "base" in spec.settings.hooks
-
-
 def _keeps_weights(spec: TrialSpec) -> bool:
     """Whether DeepSpeed's engine holds all weights on one GPU."""
     zero = (spec.settings.deepspeed or {}).get("zero_optimization", {})
@@ -81,7 +77,11 @@ _TECHNIQUES = (
     _Technique(hooks={"compiler": None}, arguments={"torch_compile": None}, is_compiler=True),
     _Technique(arguments={"torch_empty_cache_steps": None}, only_saves=True),
     # Four bits of each weight of 16, or more.
-    _Technique(hooks={"base": _IN_16_BITS}, applies=_has_base, weights=0.25),
+    _Technique(
+        hooks={"base": _IN_16_BITS},
+        applies=lambda spec: "base" in spec.settings.hooks,
+        weights=0.25,
+    ),
     _Technique(hooks={"layers": None, "linears": None, "rounding": None, "loss": None}),
     _Technique(hooks={"checkpointing": None}),
     _Technique(hooks={"kernels": None}, kwargs=("attn_implementation", "experts_implementation")),

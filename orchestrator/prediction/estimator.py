@@ -13,17 +13,35 @@ from typing import TYPE_CHECKING
 from jobs.spec import TrialSpec
 from orchestrator.prediction.bounds import bounded, traceable
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
-from orchestrator.prediction.held_group import HeldGroup
 from orchestrator.prediction.libraries import quick_imports
 from orchestrator.prediction.model_group import ModelGroup
 from orchestrator.prediction.prediction import Prediction, unknown
-from orchestrator.prediction.shared import Shared, shared_in_process
-from orchestrator.prediction.trace_keys import built_key, model_key
+from orchestrator.prediction.shared import Shared, built_key, model_key, shared_in_process
+from orchestrator.prediction.streams.affine_stream import MicroBatches, Stream
+from orchestrator.prediction.streams.replay import ReplayedPeaks, TrialStreams, replay
 from orchestrator.prediction.unsupported import runs_trl, unpredictable
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.cuda.cuda_attention import Picks
     from orchestrator.prediction.tracing.deep_step import DeepStep
+    from orchestrator.prediction.tracing.rows.batches import BatchShapes
+
+
+class HeldGroup(ModelGroup):
+    """As ``ModelGroup``, with micro-batches that take nothing: weights and optimizer states remain.
+
+    So a model whose forward pass cannot be traced has bounds, too.
+    """
+
+    def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
+        return Stream(events=(), samples=samples), None
+
+    def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
+        return [replay(streams, self._sized, upwards=False)]
+
+    def _evaluation_of(self, spec: TrialSpec) -> None:
+        return None
+
 
 Watch = Callable[[int, int], object]
 """Called with how many trials are predicted, and how many there are."""

@@ -52,7 +52,7 @@ def _vectorized(reduced: list[Dimension], kept: list[Dimension], *, along: bool)
         return width, 1
     if not along:
         further = [stride for stride, _ in (*reduced, *kept[1:])]
-        vector = _vector_length([width, *further])
+        vector = gcd(4, width, *further)
         return width // vector, vector
     if not kept and len(reduced) == 1 and width > 128:
         return width // 4, 1
@@ -100,10 +100,6 @@ def _merge(merged: list[Dimension], stride: int, size: int) -> None:
         merged[-1] = (closer_stride, closer_size * size)
     else:
         merged.append((stride, size))
-
-
-def _vector_length(lengths: Sequence[int]) -> int:
-    return gcd(4, *lengths)
 
 
 def _last_power_of_2(size: int) -> int:

@@ -103,7 +103,7 @@ class ModelGroup:
 
     def _prediction(self, spec: TrialSpec, kept: float) -> Prediction:
         """The figures of an epoch, and for rows of unequal length also what a trial measures."""
-        from orchestrator.prediction.tracing.rows.positions import why_beyond
+        from orchestrator.prediction.tracing.rows.batches import why_beyond
 
         batches = self.step.batches
         batch = batches.worst(spec.micro_batch)
@@ -230,7 +230,7 @@ class ModelGroup:
     def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
         """The peaks of a few equal steps. For rows of unequal length those of an epoch in its own
         order, those in other orders, and last those of a trial's steps."""
-        from orchestrator.prediction.tracing.rows import row_order
+        from orchestrator.prediction.tracing.rows import epoch_orders
 
         batches = self.step.batches
         # DeepSpeed's buckets are modelled for one batch, so the longest rows stand for all.
@@ -239,7 +239,7 @@ class ModelGroup:
             if key not in self.shared.replays:
                 self.shared.replays[key] = replay(streams, self._sized)
             return [self.shared.replays[key]]
-        orders = row_order.orders(spec, batches.lengths, batches.collate, batches.joins_rows)
+        orders = epoch_orders.orders(spec, batches.lengths, batches.collate, batches.joins_rows)
         if self.shared.is_likely:
             orders = [orders[0], orders[-1]]
         shapes = [own for steps in orders for own in itertools.chain(*steps)]

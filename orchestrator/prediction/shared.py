@@ -1,12 +1,17 @@
-"""What is computed once for many trials."""
+"""Which trials share a trace, or a model, and what is computed once for many trials."""
 
 from __future__ import annotations
 
 import functools
+import json
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from jobs.spec import TrialSpec, to_json
+from jobs.spec.library_settings import MODEL_PLACES
 from orchestrator.prediction.streams.replay import ReplayedPeaks
+from orchestrator.prediction.time.step_work import UPDATE_ARGUMENTS
+from orchestrator.prediction.unsupported import unpredictable
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.compiled_block import CompiledBlock
@@ -42,3 +47,45 @@ class Shared:
 def shared_in_process(*, is_likely: bool) -> Shared:
     """What a process that is asked again and again computes once."""
     return Shared(is_likely=is_likely)
+
+
+_BATCH_ARGUMENTS = ("per_device_train_batch_size", "gradient_accumulation_steps")
+_UNTRACED_ARGUMENTS = (*UPDATE_ARGUMENTS, *_BATCH_ARGUMENTS, "tf32", "accelerator_config")
+"""Training arguments that do not change how a micro-batch runs through the model."""
+_UNTRACED_HOOKS = ("optimizer", "partitioner")
+"""Places of hooks that change only the update, or only compiled code."""
+_UNTRACED_PREFIXES = ("dataloader_", "logging_")
+_BUILDING_HOOKS = ("base", "loop", *MODEL_PLACES)
+
+
+def model_key(spec: TrialSpec) -> str:
+    """Equal for trials that share traces."""
+    settings = to_json(spec.settings)
+    hooks = {place: own for place, own in settings["hooks"].items() if place not in _UNTRACED_HOOKS}
+    parts = [
+        *_built(spec, settings),
+        hooks,
+        to_json(spec.data),
+        spec.measure.evaluate_and_save,
+        spec.measure.upkeep.compute_metrics_rows,
+        bool(unpredictable(spec)),
+    ]
+    return json.dumps(parts, sort_keys=True)
+
+
+def built_key(spec: TrialSpec) -> str:
+    """Equal for trials that build the same model, whatever batches it gets."""
+    settings = to_json(spec.settings)
+    hooks = {place: settings["hooks"].get(place) for place in _BUILDING_HOOKS}
+    return json.dumps([*_built(spec, settings), hooks], sort_keys=True)
+
+
+def _built(spec: TrialSpec, settings: Any) -> list[Any]:
+    """What decides both, besides hooks."""
+    arguments = {
+        name: value
+        for name, value in settings["training_arguments"].items()
+        if name not in _UNTRACED_ARGUMENTS and not name.startswith(_UNTRACED_PREFIXES)
+    }
+    model = to_json(spec.model)
+    return [model, arguments, settings["model_kwargs"], settings["deepspeed"], spec.world_size]

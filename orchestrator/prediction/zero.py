@@ -103,7 +103,7 @@ def trial_streams(
     """
     is_stage_3 = engine.stage == 3
     first, later = micro_batches
-    bucket_bytes = _bucket_bytes(model, engine)
+    bucket_bytes = engine.bucket_elements * _trained(model)[0].element_size() * bool(engine.stage)
     if engine.stage in (1, 2) or engine.ranks > 1:
         reduction = Reduction(
             stage=engine.stage,
@@ -163,10 +163,6 @@ def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tupl
     # A rank of its own trains with its partition itself.
     if partitions > 1 or engine.weights_on_host:
         yield _gathered_bytes(model, engine), "gathered parameters"
-
-
-def _bucket_bytes(model: torch.nn.Module, engine: ZeroEngine) -> int:
-    return engine.bucket_elements * _trained(model)[0].element_size() if engine.stage else 0
 
 
 def _partition_bytes(model: torch.nn.Module, engine: ZeroEngine) -> int:

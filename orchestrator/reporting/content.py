@@ -139,7 +139,7 @@ class Content:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Section:
+class ReportSection:
     """A section of every report: its name in JSON and links, and where it is shown."""
 
     name: str

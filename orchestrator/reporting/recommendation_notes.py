@@ -5,12 +5,12 @@ from collections.abc import Iterator
 from orchestrator.analysis.dataset import EnvironmentResults
 from orchestrator.analysis.gradient_results import GradientResult, same_code
 from orchestrator.analysis.loss_parity.windows import CheckState
-from orchestrator.analysis.recommendation import Basis, Offer
+from orchestrator.analysis.recommendation import Offer
 from orchestrator.labels import recipe_label
 from orchestrator.reporting import flags
 from orchestrator.reporting.sections import gradients
 from orchestrator.storage.tables.rows import Row, recipe_of
-from orchestrator.units import count, memory, number
+from orchestrator.units import count, memory
 
 
 def notes(results: EnvironmentResults, candidate: Offer) -> list[str]:
@@ -73,9 +73,7 @@ def short_notes(results: EnvironmentResults, candidate: Offer) -> str:
 
 def _headings(results: EnvironmentResults, candidate: Offer) -> Iterator[str]:
     configuration = candidate.configuration
-    if candidate.basis is Basis.WRONG_LOSS_SCALE:
-        yield "inferred, figures of a trial with a wrong loss scale"
-    elif candidate.is_inferred:
+    if candidate.is_inferred:
         yield "inferred"
     if configuration.training_recipe != results.recipe:
         yield "other training recipe"
@@ -112,20 +110,11 @@ def _losses(candidate: Offer) -> Iterator[str]:
 def _inference(candidate: Offer) -> str:
     """How the candidate's figures follow from measurements of other batches."""
     measured = candidate.measured
-    evidence = candidate.evidence
-    if candidate.basis is Basis.BETWEEN and evidence is not None:
+    if candidate.larger is not None:
         return (
-            f"micro-batches {measured.micro_batch} and {evidence.micro_batch}, which were "
+            f"micro-batches {measured.micro_batch} and {candidate.larger.micro_batch}, which were "
             f"measured: {candidate.micro_batch} lies between them, and its speed and memory with "
             "it, a margin allowed"
-        )
-    if evidence is not None:
-        # Another trial has the figures, this one's training is right.
-        ratio = evidence.loss_flags[0].value or 0.0
-        return (
-            f"accumulation {measured.accumulation}, whose losses are right; speed and memory are "
-            f"those of trial {evidence.trial_ids[0]}, which accumulated {evidence.accumulation} "
-            f"passes with a loss {number(ratio)} times the reference's"
         )
     speed = (
         f"accumulation {measured.accumulation}: more accumulation spreads the optimizer's update "

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
-from orchestrator.reporting.content import Content, Section
+from orchestrator.reporting.content import Content, ReportSection
 from orchestrator.reporting.sections import SECTIONS
 from orchestrator.storage.tables.rows import Row
 from orchestrator.units import count, duration
@@ -18,7 +18,7 @@ from orchestrator.units import count, duration
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReportPart:
-    section: Section
+    section: ReportSection
     environment: EnvironmentResults | None
     """None if it is about the whole run."""
     content: Content
@@ -33,7 +33,7 @@ class Report:
     """What was written."""
     unwritten: tuple[str, ...] = ()
     """A sentence for each file that could not be made."""
-    sections: tuple[Section, ...] = SECTIONS
+    sections: tuple[ReportSection, ...] = SECTIONS
 
     @cached_property
     def parts(self) -> tuple[ReportPart, ...]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from jobs.spec import TrialSpec
 from jobs.techniques import BATCH_AXES
-from orchestrator.analysis.batch_size import BatchSizeResult
+from orchestrator.analysis.batch_size_answer import BatchSizeResult
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.planning.technique_sets import TechniqueSet
 from orchestrator.reporting.publish import write_tables

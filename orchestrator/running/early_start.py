@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING
 
 from jobs.node.processes import keep_bytecode
 from orchestrator.planning.config import load_config
-from orchestrator.planning.plan import Plan, plan
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.options import RunOptions, VerbOptions
 from orchestrator.running.ray_address import is_elsewhere, preloading
 
 if TYPE_CHECKING:
-    from orchestrator.planning.prechecks.mistakes import ModelFacts
     from orchestrator.storage.run_folder import RunFolder
 
 CheckModel = Callable[[], object]
@@ -56,16 +54,6 @@ def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
     return config
 
 
-def model_facts(config: SweepConfig, say: Say, planned: Plan | None = None) -> ModelFacts:
-    """The model's size, and the shape of one batch at the smallest micro-batch of the plan, which
-    is ``planned`` if it is made already. Raises ConfigError if the model cannot be built."""
-    from orchestrator.planning.prechecks import mistakes
-
-    planned = planned or plan(config)
-    smallest = min((trial.micro_batch for trial in planned.trials), default=1)
-    return mistakes.model_facts(config, smallest, say)
-
-
 @contextlib.contextmanager
 def early_start(
     config: SweepConfig, options: VerbOptions, suffix: str, say: Say
@@ -73,6 +61,7 @@ def early_start(
     """The locked run folder, while the slots' parents import torch, and another process builds the
     model once, because every trial would fail if that fails. ``suffix`` ends the folder's default
     name. Raises ConfigError if it does, and what ``locked_run_folder`` raises."""
+    from orchestrator.planning.prechecks.mistakes import model_facts
     from orchestrator.running.run_lock import locked_run_folder
 
     beside = config.output.with_name(f"{config.output.name}{suffix}") if suffix else config.output

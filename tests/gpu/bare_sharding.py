@@ -1,6 +1,7 @@
 """Trains the decoder of configs/two_gpus.yaml by hand, with nothing of this project.
 
-torchrun --standalone --nproc-per-node 2 -m tests.gpu.bare_sharding CASE [--tiny] [--wait]
+torchrun --standalone --nproc-per-node 2 -m tests.gpu.bare_sharding CASE
+    [--micro-batch N] [--tiny] [--wait]
 
 A case is how the GPUs share the states. The last line printed, by rank 0, is a JSON object: the
 peaks of all ranks, and the time of each counted step. ``--tiny`` is for a CPU.
@@ -22,7 +23,6 @@ from tests.gpu import bare
 from tests.gpu.bare import StepClock
 
 STEPS = 20  # of which bare.WARMUP_STEPS do not count
-MICRO_BATCH = 2
 TOKENS = 2048
 CONFIG = {
     "vocab_size": 151936,
@@ -59,14 +59,14 @@ CASES: dict[str, dict[str, Any]] = {
 """Name -> training arguments."""
 
 
-def run(case: str, *, tiny: bool) -> dict[str, Any]:
+def run(case: str, micro_batch: int, *, tiny: bool) -> dict[str, Any]:
     clock = StepClock()
     tokens = 16 if tiny else TOKENS
     with TemporaryDirectory() as folder:
         arguments = TrainingArguments(
             output_dir=folder,
             max_steps=STEPS,
-            per_device_train_batch_size=MICRO_BATCH,
+            per_device_train_batch_size=micro_batch,
             bf16=True,
             log_level="error",
             report_to="none",
@@ -80,7 +80,7 @@ def run(case: str, *, tiny: bool) -> dict[str, Any]:
             # Under ZeRO-3, transformers partitions the weights as they are made.
             config = Qwen2Config(**CONFIG | (TINY if tiny else {}))
             model = Qwen2ForCausalLM._from_config(config, dtype=torch.float32)
-        samples = STEPS * MICRO_BATCH * arguments.world_size
+        samples = STEPS * micro_batch * arguments.world_size
         rows = np.random.default_rng(42).integers(0, config.vocab_size, (samples, tokens))
         dataset = Dataset.from_dict({"input_ids": rows, "labels": rows})
         dataset.set_format("pt")
@@ -103,6 +103,7 @@ def gathered(value: int) -> list[int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("case", choices=CASES)
+    parser.add_argument("--micro-batch", type=int, default=2, metavar="N")
     parser.add_argument("--tiny", action="store_true", help="a two-layer model and short rows")
     parser.add_argument("--wait", action="store_true", help="train once standard input ends")
     options = parser.parse_args()
@@ -111,7 +112,7 @@ def main() -> None:
     if options.wait:
         print(READY, flush=True)
         sys.stdin.read()
-    figures = run(options.case, tiny=options.tiny)
+    figures = run(options.case, options.micro_batch, tiny=options.tiny)
     if os.environ["RANK"] == "0":
         print(json.dumps(figures), flush=True)
 

@@ -27,10 +27,6 @@ def test_anatomy_memory_adds_up_to_the_peak(run):
     assert sum(memory.values()) == row["peak_allocated_bytes"]
     assert memory["optimizer states"] == row["optimizer_state_bytes"]
     assert memory["weights"] + memory["optimizer states"] == row["persistent_bytes"]
-    rules = {entry.name: entry for entry in anatomy_of(record).entries if entry.part == "rules"}
-    assert rules["gradients"].value == 4 * row["parameters_trainable"]
-    for name in ("weights, fp32", "gradients", "optimizer states, AdamW"):
-        assert rules[name].held
 
 
 def test_anatomy_changes_no_measurement_of_its_trial(run):

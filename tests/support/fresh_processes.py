@@ -147,11 +147,11 @@ def printed_by_python(
 def _run_python(
     words: Sequence[str], folder: Path, variables: Mapping[str, str], files: Sequence[Path]
 ) -> None:
-    from jobs.library_facts.__main__ import answer
+    from jobs.library_facts.__main__ import answers
     from orchestrator.planning import library_facts
 
     _as_started()
-    library_facts._asked = answer  # the libraries are here, so no further process imports them
+    library_facts._asked = answers  # the libraries are here, so no further process imports them
     for descriptor, file in enumerate(files, start=1):
         os.dup2(os.open(file, os.O_WRONLY | os.O_CREAT), descriptor)
     os.chdir(folder)

@@ -5,11 +5,13 @@ from typing import Any
 
 from jobs.node.calibration import Calibration
 from jobs.node.checks import examine
-from jobs.node.checks.machine import Disk, Gpu, Machine
+from jobs.node.checks.machine import Disk, GpuState, Machine
 from jobs.spec import to_json
 from orchestrator.units import GIB, MIB
 
-_GPU = Gpu(index=0, uuid="GPU-a", name="NVIDIA H200", total_bytes=140 * GIB, used_bytes=600 * MIB)
+_GPU = GpuState(
+    index=0, uuid="GPU-a", name="NVIDIA H200", total_bytes=140 * GIB, used_bytes=600 * MIB
+)
 _DISK = Disk(
     path="/nvme",
     file_system="xfs",

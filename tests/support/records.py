@@ -130,8 +130,6 @@ def make_anatomy(scale: float = 1.0) -> Anatomy:
     def entry(part: str, name: str, value: float, unit: str, **more: Any) -> Entry:
         return Entry(part=part, name=name, value=value, unit=unit, **more)
 
-    held: dict[str, Any] = {"expected": weights, "rule": "4 B", "held": True}
-    broken: dict[str, Any] = {"expected": 2.0, "rule": "about twice", "held": False}
     return Anatomy(
         entries=(
             entry("memory", "saved activations", saved, "B", kind="saved activations"),
@@ -141,8 +139,6 @@ def make_anatomy(scale: float = 1.0) -> Anatomy:
             entry("memory", "residual", 0.0, "B"),
             entry("activations", "addmm", saved, "B"),
             entry("host memory", "optimizer states", 8.0 * MIB, "B", kind="optimizer states"),
-            entry("rules", "weights, fp32", weights, "B", **held),
-            entry("rules", "backward / forward", 3.0, "", **broken),
             entry("operations", "tensor contractions", 0.024 * scale, "s"),
             entry("operations", "statistical normalizations", 0.010, "s"),
             entry("operations", "element-wise operators", 0.006, "s"),

@@ -34,7 +34,6 @@ class StepMemory:
     """Bytes that tensors held over a step, by name."""
 
     at_peak: Mapping[str, int]
-    peak_by_name: Mapping[str, int]  # the most that each name held at any moment
     saved_by_operator: Mapping[str, int]  # bytes that were saved at the peak, largest first
     peak_bytes: int
     reserved_at_peak: int  # bytes that the caching allocator held from the device at the peak
@@ -68,7 +67,6 @@ def step_memory(trace: Trace, known: KnownBlocks) -> StepMemory:
             saved[block.allocation.operator] += event.nbytes
     return StepMemory(
         at_peak=_without_zeros(dict(zip(names, held[:, peak].tolist(), strict=True))),
-        peak_by_name=_without_zeros(dict(zip(names, held.max(axis=1).tolist(), strict=True))),
         saved_by_operator=_without_zeros(dict(saved.most_common())),
         peak_bytes=int(total[peak]),
         reserved_at_peak=changes[peak - 1][0].reserved if peak else 0,

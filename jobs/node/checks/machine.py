@@ -41,7 +41,7 @@ class Disk:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Gpu:
+class GpuState:
     index: int
     uuid: str
     name: str
@@ -61,7 +61,7 @@ class Machine:
     nvidia_device: bool = False  # whether the PCI bus has a device of NVIDIA, whatever NVML says
     driver: str = ""
     driver_cuda: tuple[int, int] | None = None  # the newest CUDA that the driver supports
-    gpus: tuple[Gpu, ...] = ()
+    gpus: tuple[GpuState, ...] = ()
     link: str = ""  # the slowest between any two GPUs; empty for fewer, or if NVML does not say
     packages: Mapping[str, str] = field(default_factory=dict)  # canonical name -> version
     requirements: tuple[str, ...] = ()  # the versions that this program is tested with
@@ -148,12 +148,12 @@ def _link(nvml: Any) -> str:
         return ""
 
 
-def _gpu(nvml: Any, index: int) -> Gpu:
+def _gpu(nvml: Any, index: int) -> GpuState:
     # By index, because GPUs that CUDA_VISIBLE_DEVICES hides are examined, too.
     handle = nvml.nvmlDeviceGetHandleByIndex(index)
     memory = nvml.nvmlDeviceGetMemoryInfo(handle)
     processes = nvml.nvmlDeviceGetComputeRunningProcesses(handle)
-    return Gpu(
+    return GpuState(
         index=index,
         uuid=str(nvml.nvmlDeviceGetUUID(handle)),
         name=str(nvml.nvmlDeviceGetName(handle)),

@@ -10,12 +10,11 @@ longest.py        the longest samples that fit
 
 from orchestrator.analysis.recommendation.decision import Alternative, Recommendation, recommend
 from orchestrator.analysis.recommendation.longest import LongestContext, longest_contexts
-from orchestrator.analysis.recommendation.offers import Basis, Offer
+from orchestrator.analysis.recommendation.offers import Offer
 from orchestrator.analysis.recommendation.ranking import Constraints, Rankings
 
 __all__ = [
     "Alternative",
-    "Basis",
     "Constraints",
     "LongestContext",
     "Offer",

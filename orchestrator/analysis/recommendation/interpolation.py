@@ -9,7 +9,7 @@ from operator import attrgetter
 from jobs.flags import Flag, FlagKind, has_any
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.grouping import grouped
-from orchestrator.analysis.recommendation.offers import Basis, Offer, WrongAccumulations, at_batch
+from orchestrator.analysis.recommendation.offers import Offer, WrongAccumulations, at_batch
 
 LEAST_SPEED = 0.9
 """The lower bound of the speed is this share of the interpolated speed. Of 315 recorded GPU-bound
@@ -33,7 +33,7 @@ def candidates_between(
     """Candidates whose micro-batch divides the effective batch, between two neighbouring ones. Both
     neighbours were measured without accumulation, and train correctly."""
     listed = list(configurations)
-    recorded = WrongAccumulations.of(listed, effective_batch)
+    recorded = WrongAccumulations(listed)
     sound = [own for own in listed if own.accumulation == 1 and not own.trains_wrongly]
     largest = max((own.micro_batch for own in listed), default=0)
     limit = min(largest, effective_batch, MOST_MICRO_BATCH)
@@ -67,13 +67,7 @@ def _between(
         speed_error=max(smaller.speed_error, larger.speed_error, key=attrgetter("half_width95")),
         flags=_worst_flags((*smaller.flags, *larger.flags)),
     )
-    yield Offer(
-        configuration=expected,
-        measured=smaller,
-        basis=Basis.BETWEEN,
-        evidence=larger,
-        suspicion=recorded.suspicion(expected, accumulation),
-    )
+    yield recorded.suspected(Offer(configuration=expected, measured=smaller, larger=larger))
 
 
 def _memory(smaller: Configuration, larger: Configuration, micro_batch: int) -> int:

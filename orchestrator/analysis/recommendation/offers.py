@@ -1,33 +1,18 @@
-"""Candidates for an effective batch: measured at this batch, or inferred from less accumulation.
+"""What one could train with: as measured, or inferred from less accumulation.
 
 A row may accumulate with a loss of the wrong scale. It trained something else than its reference,
-so it is no candidate, but its memory and speed are right, because the scale of a loss changes no
-kernel. If the same micro-batch was also measured with less accumulation and correct losses, a
-candidate trains like that row, with the memory and speed of the row with the wrong loss.
+so it is no candidate. If the same micro-batch was also measured with less accumulation and correct
+losses, that row serves, because an exported training corrects the scale.
 """
 
-import enum
-from collections.abc import Hashable, Iterable, Mapping, Sequence
+import math
+from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, replace
 from operator import attrgetter
-from typing import Self
 
 from jobs.flags import Flag, FlagKind
 from jobs.spec import Choice
 from orchestrator.analysis.configuration import Configuration
-
-
-class Basis(enum.StrEnum):
-    """How the figures of a candidate are known."""
-
-    MEASURED = "measured"
-    LESS_ACCUMULATION = "less accumulation"
-    """Its speed there is a lower bound, and its memory with the kept gradients an upper bound."""
-    WRONG_LOSS_SCALE = "wrong loss scale"
-    """A trial with less accumulation shows that the losses are right, and one with more, whose loss
-    has the wrong scale, the memory and the speed."""
-    BETWEEN = "between"
-    """A smaller and a larger micro-batch bound the speed from below, and the memory from above."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,25 +22,17 @@ class Offer:
     configuration: Configuration
     """The choices to train with, and the memory and speed to expect."""
     measured: Configuration
-    """Whose losses count as the candidate's; ``configuration`` itself, unless it is inferred."""
-    basis: Basis = Basis.MEASURED
-    evidence: Configuration | None = None
-    """The other one behind the figures: with the wrong loss, or with the larger micro-batch."""
+    """Whose losses count as the candidate's; ``configuration`` itself, unless it is inferred: then
+    speed and memory are bounds."""
+    larger: Configuration | None = None
+    """The larger neighbour of a micro-batch between two measured ones."""
     suspicion: Flag | None = None
     """Set if another row with the same loop accumulates wrongly: how wrong its loss is."""
 
     @property
     def is_inferred(self) -> bool:
-        """Whether no trial measured this configuration, at this batch, with a right loss."""
+        """Whether no trial measured this configuration at this batch."""
         return self.configuration is not self.measured
-
-    @property
-    def has_bounds(self) -> bool:
-        """Whether its figures are bounds: at least this speed, at most this memory."""
-        # A row with a wrong loss has exact figures at its own accumulation, and bounds beyond it.
-        if self.basis is Basis.WRONG_LOSS_SCALE and self.evidence is not None:
-            return self.evidence.accumulation != self.accumulation
-        return self.is_inferred
 
     @property
     def accumulation(self) -> int:
@@ -97,16 +74,16 @@ def candidates(
     exact = [item for item in listed if item.effective_batch == effective_batch]
     # A configuration that was measured at this batch, with correct losses, needs no inference.
     taken = {key_of(item) for item in exact if not item.trains_wrongly}
-    recorded = WrongAccumulations.of(listed, effective_batch)
+    wrong = WrongAccumulations(listed)
     inferred: dict[Key, Offer] = {}
     # Most accumulation first: of each key only the nearest to the effective batch serves.
     for configuration in sorted(listed, key=attrgetter("accumulation"), reverse=True):
         key = key_of(configuration)
         if configuration.trains_wrongly or key in taken or key in inferred:
             continue
-        candidate = _inferred(configuration, effective_batch, recorded)
-        if candidate is not None:
-            inferred[key] = candidate
+        candidate = _inferred(configuration, effective_batch)
+        if candidate is not None and wrong.allow(configuration, candidate.accumulation):
+            inferred[key] = wrong.suspected(candidate)
     return (*map(as_measured, exact), *inferred.values())
 
 
@@ -119,79 +96,47 @@ def key_of(configuration: Configuration) -> Key:
     return configuration.micro_batch, *configuration.techniques
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
 class WrongAccumulations:
     """What is known from rows that accumulate with a wrong loss."""
 
-    evidence: Mapping[Key, Configuration]
-    """The rows whose loss has only a wrong scale. Their memory and speed are right."""
-    broken: Mapping[Key, int]
-    """The least accumulation whose training is wrong by an unknown cause: no greater one is
-    offered."""
-    suspicions: Mapping[Choice, Flag]
-    """Loop -> a flag that says how wrong its accumulated loss is."""
-
-    @classmethod
-    def of(cls, configurations: Sequence[Configuration], effective_batch: int) -> Self:
-        """From the rows of a run. Figures come from rows up to ``effective_batch`` only."""
-        evidence: dict[Key, Configuration] = {}
-        broken: dict[Key, int] = {}
-        suspicions: dict[Choice, Flag] = {}
-        for configuration in sorted(configurations, key=attrgetter("accumulation")):
-            if not configuration.trains_wrongly or configuration.accumulation <= 1:
-                continue
-            for wrong in configuration.loss_flags[:1]:
-                flag = Flag(FlagKind.ACCUMULATION_SUSPECT, wrong.value)
-                suspicions.setdefault(configuration.choices.get("loop"), flag)
-            if not configuration.is_wrong_by_scale_alone:
-                broken.setdefault(key_of(configuration), configuration.accumulation)
-            elif configuration.effective_batch <= effective_batch:
-                # Rows come in order of accumulation, so the row with most accumulation is kept.
-                evidence[key_of(configuration)] = configuration
-        return cls(evidence=evidence, broken=broken, suspicions=suspicions)
+    def __init__(self, configurations: Iterable[Configuration]) -> None:
+        self._broken: dict[Key, int] = {}
+        """The least accumulation whose training is wrong by an unknown cause: no greater one is
+        offered."""
+        self._suspicions: dict[Choice, Flag] = {}
+        """Loop -> a flag that says how wrong its accumulated loss is."""
+        wrong = [own for own in configurations if own.accumulation > 1 and own.trains_wrongly]
+        for own in sorted(wrong, key=attrgetter("accumulation")):
+            for flag in own.loss_flags[:1]:
+                suspicion = Flag(FlagKind.ACCUMULATION_SUSPECT, flag.value)
+                self._suspicions.setdefault(own.choices.get("loop"), suspicion)
+            # Losses that were only not divided by the accumulation have a wrong scale alone.
+            if {flag.kind for flag in own.loss_flags} != {FlagKind.LOSS_TIMES_ACCUMULATION}:
+                self._broken.setdefault(key_of(own), own.accumulation)
 
     def allow(self, configuration: Configuration, accumulation: int) -> bool:
         """Whether, up to this accumulation, the losses had at most a wrong scale."""
-        limit = self.broken.get(key_of(configuration))
-        return accumulation <= 1 or limit is None or accumulation < limit
+        return accumulation <= 1 or accumulation < self._broken.get(key_of(configuration), math.inf)
 
-    def suspicion(self, configuration: Configuration, accumulation: int) -> Flag | None:
-        """The flag of the configuration's loop, if it accumulates."""
-        return None if accumulation <= 1 else self.suspicions.get(configuration.choices.get("loop"))
+    def suspected(self, offer: Offer) -> Offer:
+        """An offer with the flag of its loop, if it accumulates."""
+        loop = offer.configuration.choices.get("loop")
+        return replace(
+            offer, suspicion=self._suspicions.get(loop) if offer.accumulation > 1 else None
+        )
 
 
-def _inferred(
-    configuration: Configuration, effective_batch: int, recorded: WrongAccumulations
-) -> Offer | None:
-    """The configuration at more accumulation; None if its training or figures are not known."""
+def _inferred(configuration: Configuration, effective_batch: int) -> Offer | None:
+    """The configuration at more accumulation; None if its memory or speed is not known."""
     samples = configuration.micro_batch * configuration.gpus
     accumulation, rest = divmod(effective_batch, samples)
-    is_more = accumulation > configuration.accumulation
-    if rest or not is_more or not recorded.allow(configuration, accumulation):
+    # Without accumulation a step frees its gradients; with it, they are kept between passes.
+    kept_bytes = configuration.gradient_bytes if configuration.accumulation == 1 else 0
+    if rest or accumulation <= configuration.accumulation or kept_bytes is None:
         return None
-    extra_bytes: int | None = 0
-    evidence = recorded.evidence.get(key_of(configuration))
-    # Measured memory and speed are better than inferred ones, even from a row with a wrong loss.
-    if evidence is None or evidence.accumulation <= configuration.accumulation:
-        evidence = None
-        # Without accumulation a step frees its gradients; with it, they are kept between passes.
-        if configuration.accumulation == 1:
-            extra_bytes = configuration.gradient_bytes
-    if extra_bytes is None:
-        return None
-    figures = evidence or configuration
-    return Offer(
-        configuration=replace(
-            at_batch(configuration, configuration.micro_batch, accumulation),
-            memory_bytes=figures.memory_bytes + extra_bytes,
-            samples_per_second=figures.samples_per_second,
-            speed_error=figures.speed_error,
-        ),
-        measured=configuration,
-        basis=Basis.WRONG_LOSS_SCALE if evidence else Basis.LESS_ACCUMULATION,
-        evidence=evidence,
-        suspicion=recorded.suspicion(configuration, accumulation),
-    )
+    expected = at_batch(configuration, configuration.micro_batch, accumulation)
+    memory_bytes = configuration.memory_bytes + kept_bytes
+    return Offer(configuration=replace(expected, memory_bytes=memory_bytes), measured=configuration)
 
 
 def at_batch(configuration: Configuration, micro_batch: int, accumulation: int) -> Configuration:

@@ -14,7 +14,7 @@ from orchestrator.analysis.follow_up_results import CapCheck, PairedComparison, 
 from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.objectives import OBJECTIVES, Objective
 from orchestrator.analysis.recommendation.interpolation import candidates_between
-from orchestrator.analysis.recommendation.offers import Basis, Offer, as_measured, candidates
+from orchestrator.analysis.recommendation.offers import Offer, as_measured, candidates
 from orchestrator.analysis.repeatability import NEARLY
 
 
@@ -110,11 +110,8 @@ class Ranking:
         return next(iter(self.ranked(memory_bytes)), None)
 
     def trains_wrongly(self, memory_bytes: float | None = None) -> list[Offer]:
-        """The candidates that fit but have wrong losses, the best first. A row is not listed if its
-        memory and speed serve a candidate that trains correctly."""
-        evidence = {ranked.candidate.evidence for ranked in self.ordered}
-        wrong = _fitting(self.wrong, memory_bytes)
-        return [each for each in wrong if each.configuration not in evidence]
+        """The candidates that fit but have wrong losses, the best first."""
+        return _fitting(self.wrong, memory_bytes)
 
     def decision_steps(self) -> tuple[Ranked, ...]:
         """What ``pick`` returns at every budget, smallest first; it changes at a few budgets only.
@@ -150,7 +147,7 @@ class Rankings:
     recipe: TrainingRecipe = PLAIN
     checks: Sequence[CapCheck] = ()
     comparisons: Sequence[PairedComparison] = ()
-    _candidates: dict[int | None, list[Offer]] = field(default_factory=dict, init=False)
+    _candidates: dict[int | None, Sequence[Offer]] = field(default_factory=dict, init=False)
     _ordered: dict[Constraints, list[Ranked]] = field(default_factory=dict, init=False)
     _rankings: dict[tuple[Constraints, TrainingRecipe], Ranking] = field(
         default_factory=dict, init=False
@@ -163,7 +160,7 @@ class Rankings:
             self._rankings[key] = self._ranking(*key)
         return self._rankings[key]
 
-    def serving(self, effective_batch: int | None) -> list[Offer]:
+    def serving(self, effective_batch: int | None) -> Sequence[Offer]:
         """What can serve an effective batch; None: all configurations as they were measured."""
         if effective_batch not in self._candidates:
             listed = list(candidates(self.configurations, effective_batch))
@@ -218,11 +215,9 @@ class Rankings:
 
 def _least_bytes(candidate: Offer, failed_caps: dict[str, int]) -> int:
     """The smallest budget that a candidate fits: above every cap under which it failed."""
-    trial_ids = list(candidate.measured.trial_ids)
-    if candidate.basis is Basis.WRONG_LOSS_SCALE and candidate.evidence is not None:
-        trial_ids += candidate.evidence.trial_ids
     # It may fit one byte more.
-    beyond_caps = [failed_caps[each] + 1 for each in trial_ids if each in failed_caps]
+    own = candidate.measured.trial_ids
+    beyond_caps = [failed_caps[each] + 1 for each in own if each in failed_caps]
     return max([candidate.memory_bytes, *beyond_caps])
 
 
@@ -250,7 +245,6 @@ def not_ranked(
     serving = _used(rankings.serving(constraints.effective_batch))
 
     def reason(configuration: Configuration) -> Reason | None:
-        # What a ranked offer rests on counts, a row with a wrong loss scale, too.
         if configuration in ranked:
             return None
         offer = as_measured(configuration)
@@ -267,8 +261,8 @@ def not_ranked(
     return {kind: reasons[kind] for kind in Reason if kind in reasons}
 
 
-def _used(offers: list[Offer]) -> set[Configuration | None]:
-    return {own for offer in offers for own in (offer.measured, offer.evidence)}
+def _used(offers: Iterable[Offer]) -> set[Configuration | None]:
+    return {own for offer in offers for own in (offer.measured, offer.larger)}
 
 
 def best_of_other_samples(rankings: Rankings, constraints: Constraints) -> tuple[Offer, ...]:

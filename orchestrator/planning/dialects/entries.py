@@ -8,7 +8,7 @@ from typing import Any
 from jobs.techniques import AXES
 from orchestrator.planning.dialects.shell import is_unset
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
-from orchestrator.planning.dialects.to_ours.models import Shape
+from orchestrator.planning.dialects.to_ours.model_shapes import ModelShape
 from orchestrator.planning.dialects.trainers.tables import (
     NOT_HERE,
     OFF,
@@ -26,7 +26,7 @@ QUANTIZED = re.compile(r"gptq|awq|aqlm|int4|bnb-?4bit|nf4|nvfp4|4bit")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Entry:
+class KeyEntry:
     """One line of the table beside the written configuration."""
 
     key: str
@@ -41,11 +41,11 @@ class Entry:
     """What the key states."""
 
 
-def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[Entry]:
+def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[KeyEntry]:
     """Every key of a file with what it says, in the file's order."""
     if dialect.whole:
         facts, ours = {dialect.whole: content}, vocabulary.ours(dialect.whole)
-        yield Entry(key="all of it", value="...", verdict=Verdict.TAKEN, ours=ours, facts=facts)
+        yield KeyEntry(key="all of it", value="...", verdict=Verdict.TAKEN, ours=ours, facts=facts)
         return
     for key, value in _flat(dialect, content):
         if any(secret_paths({key: value})):
@@ -62,7 +62,7 @@ def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[Entry]:
             reading = Rule(why=f"{reading.why}, {_OTHER}", is_blocking=True).read(value)
         elif why := _uncertain(reading, given):
             reading = Reading(verdict=Verdict.UNKNOWN, why=why)
-        yield Entry(key=key, value=value, ours=ours, **asdict(reading))
+        yield KeyEntry(key=key, value=value, ours=ours, **asdict(reading))
 
 
 def _uncertain(reading: Reading, value: Any) -> str:
@@ -73,7 +73,7 @@ def _uncertain(reading: Reading, value: Any) -> str:
     return "" if all(type(count) is int for count in counts) else "no whole number"
 
 
-def or_overruled(entry: Entry, deciding: Mapping[str, Entry]) -> Entry:
+def or_overruled(entry: KeyEntry, deciding: Mapping[str, KeyEntry]) -> KeyEntry:
     """The entry, which is overruled if other keys decide all that it states."""
     final = [(deciding[fact], deciding[fact].facts[fact], own) for fact, own in entry.facts.items()]
     if not final or any(isinstance(value, Mapping) or value == own for _, value, own in final):
@@ -83,8 +83,8 @@ def or_overruled(entry: Entry, deciding: Mapping[str, Entry]) -> Entry:
 
 
 def finished(
-    entry: Entry, facts: Mapping[str, Any], shape: Shape | None, document: Mapping[str, Any]
-) -> Entry:
+    entry: KeyEntry, facts: Mapping[str, Any], shape: ModelShape | None, document: Mapping[str, Any]
+) -> KeyEntry:
     """The entry with the value that its key has in the configuration, which ``facts`` made."""
     if entry.verdict in (Verdict.UNKNOWN, Verdict.OVERRULED):
         return entry
@@ -114,7 +114,7 @@ _ELSEWHERE = {
 """Key of ours -> the one that decides the same where the data set is here, or a file is not."""
 
 
-def _of_a_name(entry: Entry, *, is_known: bool) -> Entry:
+def _of_a_name(entry: KeyEntry, *, is_known: bool) -> KeyEntry:
     """The entry of a DeepSpeed configuration that is not here."""
     if not is_known:
         return replace(entry, verdict=Verdict.UNKNOWN, why=NOT_HERE)
@@ -123,7 +123,7 @@ def _of_a_name(entry: Entry, *, is_known: bool) -> Entry:
     return replace(entry, verdict=Verdict.NEAREST, why=why) if is_file else entry
 
 
-def _of_the_model(entry: Entry, shape: Shape) -> Entry:
+def _of_the_model(entry: KeyEntry, shape: ModelShape) -> KeyEntry:
     why = shape.source
     if found := QUANTIZED.search(str(entry.value).lower()):
         why += f"; {found[0]} weights become a 4-bit base of bitsandbytes under an adapter"
@@ -132,7 +132,7 @@ def _of_the_model(entry: Entry, shape: Shape) -> Entry:
     return replace(entry, verdict=verdict, taken=shape.checkpoint or shape.architecture, why=why)
 
 
-def _without_effect(entry: Entry) -> Entry:
+def _without_effect(entry: KeyEntry) -> KeyEntry:
     axis = AXES.get(entry.ours.removeprefix("axes."))
     # A switch that is off is the default of its axis.
     if axis is not None and spelt(entry.value) in ("full", *OFF):

@@ -2,7 +2,8 @@
 
 import contextlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import yaml
 
 from jobs.spec import SyntheticData
+from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.dialects.entries import (
     QUANTIZED,
-    Entry,
+    KeyEntry,
     entries_of,
     finished,
     or_overruled,
@@ -20,12 +22,14 @@ from orchestrator.planning.dialects.entries import (
 )
 from orchestrator.planning.dialects.registry import KEYS, Source, UnreadableFileError, read_file
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
-from orchestrator.planning.dialects.to_ours import models
-from orchestrator.planning.dialects.to_ours.accepted import accepted
+from orchestrator.planning.dialects.to_ours import model_shapes
 from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
-from orchestrator.planning.dialects.to_ours.axes import has_adapter
+from orchestrator.planning.dialects.to_ours.chosen_axes import has_adapter
 from orchestrator.planning.dialects.trainers.tables import NOT_HERE, Dialect, Verdict
+from orchestrator.planning.plan import plan
 from orchestrator.planning.prechecks import checkpoints
+from orchestrator.planning.prechecks.images import image_problems
+from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.storage.layout import written_beside
 from orchestrator.storage.user_files import refuse_used_file
 
@@ -35,7 +39,7 @@ class Translation:
     """What became of the user's files."""
 
     dialects: tuple[str, ...]
-    entries: tuple[Entry, ...]
+    entries: tuple[KeyEntry, ...]
     document: Mapping[str, Any]
     """Our configuration, as its YAML holds it."""
     facts: Mapping[str, Any]
@@ -43,7 +47,7 @@ class Translation:
     """What must be given before a configuration can be written; empty: nothing."""
 
     @property
-    def obstacles(self) -> tuple[Entry, ...]:
+    def obstacles(self) -> tuple[KeyEntry, ...]:
         """The keys that ask for what no trial can do."""
         return tuple(one for one in self.entries if one.verdict is Verdict.IMPOSSIBLE)
 
@@ -109,9 +113,10 @@ def translate(
     stated = {fact: entry.facts[fact] for fact, entry in deciding.items()}
     assumed = _assumed([one for one, _ in files], stated)
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
-    shape = models.shape_from(model_config, "--model-config") if model_config else _shape(facts)
-    has_length = facts.get("length") is not None or facts.get("file")
-    if shape and not has_length and shape.task != "image-classification":
+    shape = (
+        model_shapes.shape_from(model_config, "--model-config") if model_config else _shape(facts)
+    )
+    if shape and _lacks_length(facts, shape):
         facts["length"] = SyntheticData().sequence_length
         entries.append(_GUESSED_LENGTH)
     whole = configuration(facts, shape) if shape else {}
@@ -120,17 +125,13 @@ def translate(
     if stated.get("bits") and not has_adapter(facts):
         problem = problem or _NO_ADAPTER
     if problem:
-        entries.append(
-            Entry(key="all keys", value="together", verdict=Verdict.IMPOSSIBLE, why=problem)
-        )
-    entries += [
-        Entry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=vocabulary.ours(fact))
-        for fact, value in assumed.items()
-        if fact not in stated
-    ]
+        impossible = KeyEntry(key="all keys", value="together", verdict=Verdict.IMPOSSIBLE)
+        entries.append(replace(impossible, why=problem))
+    entries += [_default(fact, assumed[fact]) for fact in assumed if fact not in stated]
     done = [finished(entry, facts, shape, document) for entry in entries]
+    names = (dialect.name for dialect, _ in files)
     return Translation(
-        dialects=tuple(dict.fromkeys(dialect.name for dialect, _ in files if dialect.name)),
+        dialects=tuple(dict.fromkeys(filter(None, names))),
         entries=tuple(own for own in done if (own.taken, own.verdict) != (None, Verdict.DEFAULT)),
         document=document,
         facts=facts,
@@ -147,14 +148,24 @@ def _assumed(dialects: Sequence[Dialect], stated: Mapping[str, Any]) -> dict[str
     return assumed
 
 
+def _lacks_length(facts: Mapping[str, Any], shape: model_shapes.ModelShape) -> bool:
+    """Whether nothing says how long the rows of text are."""
+    has_length = facts.get("length") is not None or facts.get("file")
+    return not has_length and shape.task != "image-classification"
+
+
+def _default(fact: str, value: Any) -> KeyEntry:
+    return KeyEntry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=vocabulary.ours(fact))
+
+
 def _with_refused(
-    entries: Sequence[Entry], refused: Mapping[str, str], whole: Mapping[str, Any]
-) -> list[Entry]:
+    entries: Sequence[KeyEntry], refused: Mapping[str, str], whole: Mapping[str, Any]
+) -> list[KeyEntry]:
     """The entries, those of keys that our configuration refuses last, with the reasons."""
     own = {entry.ours: entry for entry in entries}
     last = []
     for key, why in refused.items():
-        entry = own.get(key, Entry(key=key, value=value_at(key, whole), verdict=Verdict.UNKNOWN))
+        entry = own.get(key, KeyEntry(key=key, value=value_at(key, whole), verdict=Verdict.UNKNOWN))
         entries = [one for one in entries if one is not entry]
         last.append(replace(entry, verdict=Verdict.UNKNOWN, ours="", why=why))
     return [*entries, *last]
@@ -162,10 +173,10 @@ def _with_refused(
 
 def _read(
     files: Sequence[tuple[Dialect, Mapping[str, Any]]],
-) -> tuple[list[Entry], dict[str, Entry]]:
+) -> tuple[list[KeyEntry], dict[str, KeyEntry]]:
     """What the keys say, in the files' order, and the one that decides each fact."""
-    entries: list[Entry] = []
-    deciding: dict[str, Entry] = {}
+    entries: list[KeyEntry] = []
+    deciding: dict[str, KeyEntry] = {}
     given = {dialect.whole for dialect, _ in files}
     for dialect, content in files:
         own = list(entries_of(dialect, content))
@@ -195,7 +206,7 @@ def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return complete
 
 
-_GUESSED_LENGTH = Entry(
+_GUESSED_LENGTH = KeyEntry(
     key="length of the rows",
     value="in none of your files",
     verdict=Verdict.NEAREST,
@@ -204,22 +215,22 @@ _GUESSED_LENGTH = Entry(
 )
 
 
-def _shape(facts: Mapping[str, Any]) -> models.Shape | None:
+def _shape(facts: Mapping[str, Any]) -> model_shapes.ModelShape | None:
     if config := facts.get("config"):
-        return models.shape_from(config, "the config.json")
+        return model_shapes.shape_from(config, "the config.json")
     name = facts.get("model")
     if not isinstance(name, str):
         return None
     hint = str(facts.get("family", "")).lower()
     with_images = facts.get("task") == "image-text-to-text"
-    shape = models.shape_of(name, with_images=with_images, hint=hint)
+    shape = model_shapes.shape_of(name, with_images=with_images, hint=hint)
     # Random weights in place of a folder's own would be another training.
     if shape is None or not Path(name).is_dir() or checkpoints.model_problem(name):
         return shape
     return replace(shape, checkpoint=name, source="the folder with its weights")
 
 
-def _what_is_missing(facts: Mapping[str, Any], entries: Sequence[Entry]) -> str:
+def _what_is_missing(facts: Mapping[str, Any], entries: Sequence[KeyEntry]) -> str:
     if facts.get("model") is None:
         text = "no file names a model: give --model ID, or --model-config config.json"
         unread = (one for one in entries if one.why == NOT_HERE or one.ours == "model")
@@ -230,3 +241,35 @@ def _what_is_missing(facts: Mapping[str, Any], entries: Sequence[Entry]) -> str:
 
 
 _NO_ADAPTER = "weights of few bits train only beside an adapter, and no key names one"
+
+
+_OWN = ("model.config.", "training_arguments.", "deepspeed.")
+"""Beginnings of keys that are the user's own, as their files have them."""
+
+
+def accepted(document: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[str, str], str]:
+    """The configuration without the user's own keys that a sweep would refuse, why it would, and
+    why no trial of what is left could run; empty if one could."""
+    try:
+        config = load_config(document)
+        planned = plan(config)
+    except ConfigError as error:
+        # A key that was right in its own file is no misspelt one of ours.
+        why = {one.key: one.message.partition("; ")[0] for one in error.problems}
+        refused = {key: why[key] for key in why if key.startswith(_OWN)}
+        if refused:
+            document, others, problem = accepted(_without(document, refused))
+            return document, {**refused, **others}, problem
+        return document, {}, "; ".join(f"{key}: {one}" for key, one in why.items())
+    for _, message in image_problems(config, ModelConfiguration.of(config.model)):
+        return document, {}, message
+    return document, {}, "" if planned.trials else planned.ruled_out[0].reason
+
+
+def _without(inside: Mapping[str, Any], keys: Collection[str], at: str = "") -> dict[str, Any]:
+    return {
+        name: _without(value, keys, f"{at}{name}.") if isinstance(value, Mapping) else value
+        for name, value in inside.items()
+        # A problem of a list's item is that of the list.
+        if not any(re.fullmatch(rf"{re.escape(at + str(name))}(\[.*)?", key) for key in keys)
+    }

@@ -7,11 +7,9 @@ model_sizes.py          lengths, token ids and overrides against the model's pos
 data_columns.py         paths, columns and labels of the user's data
 pairs.py                rows of a chosen and a rejected answer, for a preference training
 data_file.py            the columns and the first rows of a data file
-images.py               random images: their family, and the room that they leave for a text
-image_files.py          damaged images in a folder
-batch_shape.py          the tensors of one batch, from the text alone
+images.py               random images: their family, and their room for a text; damaged ones
 user_code.py            names and sources of the user's own code, read without an import
 technique_requirements.py  what techniques need, as far as the configuration shows it
-mistakes.py             all of the above together, and the size of the model
-refused_changes.py      adapters, and names of weights to train, that the model cannot have
+built_model.py          the size of the model, and the adapters that it cannot have
+mistakes.py             all of the above together
 """

@@ -1,9 +1,12 @@
-"""Random images of a vision-language model: is its family known, and is there room for a text?"""
+"""Images: random ones, their family and their room for a text; damaged ones in a folder."""
 
+import importlib.util
+from pathlib import Path
 from typing import Any
 
 from jobs.spec import SyntheticData, Task
 from jobs.techniques.hooks import service
+from orchestrator.planning.prechecks.data_file import SCANNED_BYTES
 from orchestrator.planning.prechecks.lengths import sequence_lengths
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from orchestrator.planning.problems import KeyPath, KeyProblems
@@ -80,30 +83,34 @@ def _layout_problems(
             )
 
 
-def image_shapes(
-    data: SyntheticData, configuration: ModelConfiguration, micro_batch: int
-) -> dict[str, tuple[int, ...]]:
-    """The shapes of a batch of random images with texts; empty if they are not known."""
-    try:
-        layout = _layout(data, configuration)
-    except ValueError:
-        return {}
-    names = ["input_ids", "attention_mask", "labels"]
-    family = service("family_of")(configuration.model_type)
-    if family.type_ids:
-        names.append(family.type_ids)
-    shapes: dict[str, tuple[int, ...]] = dict.fromkeys(names, (micro_batch, data.sequence_length))
-    for name, shape in {"pixel_values": layout.pixel_values, **layout.masks}.items():
-        # All images of a batch, stacked by sample or joined.
-        first = data.images * shape[0]
-        stacked = (micro_batch, first) if layout.is_stacked else (micro_batch * first,)
-        shapes[name] = (*stacked, *shape[1:])
-    for name, values in layout.sizes.items():
-        shapes[name] = (data.images * micro_batch, len(values))
-    return shapes
-
-
 def _layout(data: SyntheticData, configuration: ModelConfiguration) -> Any:
     """The ``ImageLayout`` of one random image. Raises ValueError if there is none. The error is
     also a LookupError if it is about a value that is not known from the text alone."""
     return service("layout_of")(configuration.model_type, configuration.value, data.image_size)
+
+
+def damaged_image(folder: Path) -> str:
+    """A sentence about the first image of the training set that cannot be decoded; empty if there
+    is none. Reads as many bytes as of a text file, the images in the order of their names."""
+    if importlib.util.find_spec("PIL") is None:
+        return ""
+    from PIL import Image
+
+    root = folder / "train" if (folder / "train").is_dir() else folder
+    endings, read_bytes = Image.registered_extensions(), 0
+    for path in sorted(path for path in root.rglob("*") if path.suffix.lower() in endings):
+        # datasets leaves out hidden files, too.
+        is_hidden = any(part.startswith((".", "__")) for part in path.relative_to(root).parts)
+        if is_hidden or not path.is_file():
+            continue
+        read_bytes += path.stat().st_size
+        if read_bytes > SCANNED_BYTES:
+            break
+        try:
+            with Image.open(path) as image:
+                # A JPEG is decoded at an eighth of its size, for which all of it is read.
+                image.draft("RGB", (1, 1))
+                image.load()
+        except (OSError, SyntaxError, ValueError, Image.DecompressionBombError):
+            return f"{path} cannot be decoded as an image; replace it, or remove it"
+    return ""

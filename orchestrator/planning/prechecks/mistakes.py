@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.spec import ModelSpec, to_json
+from jobs.spec import TrialSpec
 from jobs.techniques.hooks import service
 from orchestrator.planning.document import folder_of, read_document
-from orchestrator.planning.library_facts import NoAnswerError, answer_of, changed_at, digest
 from orchestrator.planning.prechecks import checkpoints
-from orchestrator.planning.prechecks.batch_shape import Shapes, batch_shapes, in_words
+from orchestrator.planning.prechecks.built_model import ModelSize, changes_of, size_and_refused
 from orchestrator.planning.prechecks.data_columns import data_problems, left_out_tools
-from orchestrator.planning.prechecks.image_files import damaged_image
-from orchestrator.planning.prechecks.images import image_problems
+from orchestrator.planning.prechecks.images import damaged_image, image_problems
 from orchestrator.planning.prechecks.lengths import lengths_of_axis, sequence_lengths, used_choices
 from orchestrator.planning.prechecks.model_configuration import (
     ModelConfiguration,
@@ -31,11 +28,11 @@ from orchestrator.planning.settings import SweepConfig
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelFacts:
-    """The size of the model, and the shape of its batches."""
+    """The size of the model, and what of the plan it cannot have."""
 
     size: ModelSize
-    shapes: Shapes
-    """The tensors of one batch at the smallest micro-batch of the plan."""
+    refused: tuple[str, ...] = ()
+    """A sentence for each adapter, or names of weights to train, that the model cannot have."""
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Name and text of each fact."""
@@ -43,13 +40,10 @@ class ModelFacts:
             yield "model", f"{self.size.parameters:,} parameters"
         elif self.size.reason:
             yield "model", f"parameters not counted: {self.size.reason}"
-        if self.shapes:
-            yield "one batch", in_words(self.shapes)
 
     def to_json(self) -> dict[str, Any]:
         """The facts as plain JSON values."""
-        shapes = {name: list(sizes) for name, sizes in self.shapes.items()}
-        return {"parameters": self.size.parameters, "one_batch": shapes}
+        return {"parameters": self.size.parameters}
 
 
 def check_files(
@@ -100,15 +94,17 @@ def _at_their_lines(config: SweepConfig, findings: Sequence[Remark]) -> list[Pro
     return [document.problem(at, message) for at, message, _ in findings] if document else []
 
 
-def model_facts(config: SweepConfig, micro_batch: int, say: Callable[[str], object]) -> ModelFacts:
-    """The model's size and the shape of one batch. ``say`` is called with a note before the
-    parameters are counted, if that takes some seconds. Raises ConfigError if the model cannot be
-    built from its configuration."""
-    size = model_size(config.model, say)
+def model_facts(
+    config: SweepConfig, say: Callable[[str], object], trials: Sequence[TrialSpec] = ()
+) -> ModelFacts:
+    """The size of the model, and what it cannot have of the adapters of ``trials``. ``say`` gets a
+    note first if that takes some seconds. Raises ConfigError if the model cannot be built from its
+    configuration."""
+    size, refused = size_and_refused(config.model, changes_of(trials), say)
     if size.mistake:
         message = f"transformers cannot build this model: {size.mistake}"
         raise ConfigError(_at_their_lines(config, [Remark(("model", "config"), message)]))
-    return ModelFacts(size=size, shapes=batch_shapes(config, micro_batch))
+    return ModelFacts(size=size, refused=refused)
 
 
 def _missing_checkpoints(config: SweepConfig, *, asks_hub: bool) -> Iterator[Remark]:
@@ -163,39 +159,3 @@ def _problems_of_text(config: SweepConfig, configuration: ModelConfiguration) ->
     for at, message in model_key_problems(configuration, config.model.config):
         if at[0] not in saved:
             yield Remark(("model", "config", *at), message)
-
-
-_SHIPPED = Path(__file__).with_name("shipped_sizes.json")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelSize:
-    """A model's size, or why it has none."""
-
-    parameters: int | None = None
-    """All of them, tied weights once; None if they could not be counted."""
-    mistake: str = ""
-    """Why transformers refuses to build the model: a value of its configuration is wrong."""
-    reason: str = ""
-    """Why the parameters could not be counted although nothing may be wrong."""
-
-
-def model_size(model: ModelSpec, say: Callable[[str], object]) -> ModelSize:
-    """The size of a model. ``say`` is called with a note first if counting takes some seconds."""
-    if model.trust_remote_code:
-        return ModelSize(reason="the checkpoint builds its model by code of its own")
-    shipped = json.loads(_SHIPPED.read_text(encoding="utf-8"))
-    if digest(to_json(model)) in shipped:
-        return ModelSize(parameters=shipped[digest(to_json(model))])
-    name = model.architecture or model.name_or_path
-    note = f"counting the parameters of {name}, once for this model (about ten seconds)"
-    try:
-        return ModelSize(**answer_of(question_about(model), note, say))
-    except (NoAnswerError, TypeError) as error:
-        return ModelSize(reason=str(error))
-
-
-def question_about(model: ModelSpec) -> dict[str, Any]:
-    # A checkpoint in a folder may change and keep its name.
-    changed = changed_at(Path(model.name_or_path, "config.json")) if model.name_or_path else 0
-    return {"model": to_json(model), "changed_at": changed}

@@ -79,7 +79,7 @@ FOR_UNEQUAL_ROWS: Mapping[str, Mapping[str, str]] = {
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Usual:
+class UsualChoice:
     """What most people train with, and other trainers choose, although it trains differently."""
 
     own: str
@@ -91,26 +91,26 @@ class Usual:
     """What it trains differently."""
 
 
-USUAL: Mapping[str, Usual] = {
-    "batching": Usual(
+USUAL: Mapping[str, UsualChoice] = {
+    "batching": UsualChoice(
         own="pad|pad_to_64|padding_free|group_by_length",
         value="packed_whole_rows",
         words="rows are packed into blocks, so a step trains on more of them",
     ),
-    "optimizer": Usual(
+    "optimizer": UsualChoice(
         own="adamw_(torch|torch_fused|foreach|forloop)",
         value="adamw_bnb_8bit",
         words="the optimizer keeps its states in 8 bits",
     ),
     # LLaMA-Factory has the parameter ``upcast_layernorm``, off by default; axolotl converts norms
     # and output layer to the compute type after PEFT's preparation.
-    "base": Usual(
+    "base": UsualChoice(
         own=r"bnb_[48]bit(?!.*upcast=false).*",
         parameters={"upcast": False},
         words="norms, embeddings and the output layer of the base stay in 16 bits",
     ),
     # The script of the QLoRA paper converts its adapters to bf16.
-    "adapter": Usual(
+    "adapter": UsualChoice(
         own=r"lora\((?!.*dtype=).*",
         parameters={"dtype": "bfloat16"},
         words="the adapter's weights and optimizer states have 16 bits",

@@ -57,13 +57,9 @@ def operation(
         writes = reads  # FSDP2 copies into tensors that a keyword names
     if not writes:
         return None
-    flop = 0
-    sizes = (0, 0, 0, 0)
+    flop, sizes = 0, (0, 0, 0, 0)
     if kind == "products" or name in _ATTENTION:
-        is_product = kind == "products"
-        dtype = reads[-1 if is_product else 0].dtype
-        flop = _product_flop(name, args, output) if is_product else _attention_flop(func, args)
-        sizes = _product_sizes(name, args, output) if is_product else _scores(func, args)
+        flop, sizes, dtype = _work(name, func, args, output, reads)
         kind = f"{_FORMATS.get(dtype, 'fp32')} {'grouped ' * (name == '_grouped_mm')}{kind}"
     most = sum(map(_nbytes, writes)) if kind == "rows" else sys.maxsize
     return Operation(
@@ -76,6 +72,15 @@ def operation(
         sizes=sizes,
         is_recomputed=torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1,
     )
+
+
+def _work(
+    name: str, func: Any, args: tuple[Any, ...], output: Any, reads: list[torch.Tensor]
+) -> tuple[int, tuple[int, int, int, int], torch.dtype]:
+    """Floating-point operations, sizes and number format of a product or an attention."""
+    if name in _ATTENTION:
+        return _attention_flop(func, args), _scores(func, args), reads[0].dtype
+    return _product_flop(name, args, output), _product_sizes(name, args, output), reads[-1].dtype
 
 
 def _writes(func: Any, args: tuple[Any, ...], output: Any) -> list[torch.Tensor]:

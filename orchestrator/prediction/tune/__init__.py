@@ -1,6 +1,5 @@
 """What ``tune`` would find, forecast from few traces.
 
-compiled_memory.py  the activations that a compiler saves of these layers
 traced_sets.py      the largest micro-batches that fit, of sets that share a trace
 tune_forecast.py    the fastest configurations of tune's space
 worth_tracing.py    which ways to run a model are traced for it

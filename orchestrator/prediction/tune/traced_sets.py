@@ -6,7 +6,8 @@ import bisect
 import itertools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.bounds import traceable
@@ -17,8 +18,52 @@ from orchestrator.prediction.shared import Shared
 from orchestrator.prediction.time.operations import StepWork
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import StepTime
-from orchestrator.prediction.tune.compiled_memory import CompiledMemory
 from orchestrator.prediction.tune.worth_tracing import Sets
+from orchestrator.prediction.unsupported import has_packed_base, triton_libraries
+
+if TYPE_CHECKING:
+    from orchestrator.prediction.tracing.compiled_block import CompiledBlock
+
+
+@dataclass(frozen=True, slots=True)
+class CompiledMemory:
+    """Of trials that share traces."""
+
+    group: ModelGroup
+    _blocks: dict[int, CompiledBlock] = field(default_factory=dict)
+    """By micro-batch."""
+
+    def kept(self, spec: TrialSpec) -> float:
+        """Share of the activations that are saved without compiling; 1 if that is not known."""
+        simpler = traceable(spec).spec
+        # A packed base is no input of a graph, and kernels of triton are none of its operators.
+        if has_packed_base(simpler) or triton_libraries(spec):
+            return 1.0
+        if simpler.settings.training_arguments.get("gradient_checkpointing"):
+            return 1.0  # of a checkpointed block only the inputs are kept, compiled or not
+        partitioner = spec.settings.hooks.get("partitioner")
+        budget = 1.0 if partitioner is None else float(partitioner.arguments["budget"])
+        # As between traces, sizes are affine in the micro-batch.
+        low, high = self.group.affine[0], self.group.affine[-1]
+        try:
+            saved = self.group.first(simpler).saved_bytes
+            layers = int(getattr(self.group.step.model.config, "num_hidden_layers", 1))
+            least, most = (self._of_block(size, budget) for size in (low, high))
+        except Exception:  # a layer may hold what no partition takes
+            return 1.0
+        position = (spec.micro_batch - low) / (high - low) if high > low else 0.0
+        return max(1.0, least + (most - least) * position) * layers / max(1, saved)
+
+    def _of_block(self, samples: int, budget: float) -> int:
+        from orchestrator.prediction.tracing.compiled_block import compiled_block
+
+        if samples not in self._blocks:
+            step = self.group.step
+            batch = step.batches.worst(samples)
+            block = compiled_block(step.shallow, batch, self.group.shared.blocks)
+            self._blocks[samples] = block
+        return self._blocks[samples].saved_bytes(budget)
+
 
 Asked = Sequence[tuple[Gpu, int]]
 """Cards, each with the memory (bytes) that a trial may take of it."""
@@ -29,7 +74,7 @@ _TIMED_SIZES = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Candidate:
+class TracedCandidate:
     """A set of techniques at one of its micro-batches."""
 
     spec: TrialSpec
@@ -41,7 +86,7 @@ class Candidate:
     time: StepTime
 
 
-def of_trace(sets: Sets, asked: Asked, shared: Shared) -> Iterator[list[list[Candidate]]]:
+def of_trace(sets: Sets, asked: Asked, shared: Shared) -> Iterator[list[list[TracedCandidate]]]:
     """Of each set the largest micro-batches that fit, for each memory. Raises what a trace does."""
     simpler = [traceable(spec).spec for spec in itertools.chain(*sets)]
     with traced_step(simpler[0], asked[0][0], shared) as step:
@@ -58,7 +103,9 @@ class TracedSets:
     group: ModelGroup
     compiled: CompiledMemory
 
-    def fitting(self, specs: Sequence[TrialSpec], gpu: Gpu, memory_bytes: int) -> list[Candidate]:
+    def fitting(
+        self, specs: Sequence[TrialSpec], gpu: Gpu, memory_bytes: int
+    ) -> list[TracedCandidate]:
         """The largest micro-batches of a set that fit, of which one is the fastest. ``specs``: the
         smallest first."""
         fitting = _how_many_fit(specs, memory_bytes, self.device_bytes)
@@ -67,7 +114,7 @@ class TracedSets:
             step = self.step(spec)
             time = None if step is None else time_of(step, gpu)
             if step is not None and time is not None:
-                own = Candidate(
+                own = TracedCandidate(
                     spec=spec,
                     device_bytes=self.device_bytes(spec),
                     is_of_longest=self.group.step.batches.ragged is not None,
@@ -129,7 +176,7 @@ def _how_many_fit(
     return fits
 
 
-def with_epoch(own: Candidate, gpu: Gpu, shared: Shared) -> Candidate:
+def with_epoch(own: TracedCandidate, gpu: Gpu, shared: Shared) -> TracedCandidate:
     """The candidate, whose memory is that of an epoch of all rows."""
     simpler = traceable(own.spec).spec
     with quiet_libraries(), traced_step(simpler, gpu, shared) as step:

@@ -17,9 +17,8 @@ from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.estimator import Watch, quiet_libraries, unwatched
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.prediction import Prediction, figure
-from orchestrator.prediction.shared import shared_in_process
-from orchestrator.prediction.trace_keys import model_key
-from orchestrator.prediction.tune.traced_sets import Asked, Candidate, of_trace, with_epoch
+from orchestrator.prediction.shared import model_key, shared_in_process
+from orchestrator.prediction.tune.traced_sets import Asked, TracedCandidate, of_trace, with_epoch
 from orchestrator.prediction.tune.worth_tracing import (
     MOST_TRACES,
     Sets,
@@ -33,24 +32,24 @@ Across = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SpaceForecast:
     asked: Asked
-    fitting: Sequence[Sequence[Candidate]]
+    fitting: Sequence[Sequence[TracedCandidate]]
     """For each memory that was asked for: of each set the largest micro-batches that fit."""
     recipe: TrainingRecipe
     """The user's own."""
     sets: int
     left_out: int
     """Sets of techniques without a forecast of their own."""
-    _epochs: dict[tuple[str, str], Candidate] = field(default_factory=dict)
+    _epochs: dict[tuple[str, str], TracedCandidate] = field(default_factory=dict)
     """Card and trial -> the candidate with an epoch's memory."""
     _added: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
     """Card and trace -> micro-batch -> an epoch's memory as a multiple of the longest rows'."""
 
-    def ranked(self, asked: int = 0, *, of_other_recipes: bool = False) -> list[Candidate]:
+    def ranked(self, asked: int = 0, *, of_other_recipes: bool = False) -> list[TracedCandidate]:
         """Of each set that trains like the user's arguments, or of each other one, the fastest
         micro-batch that fits; the fastest first. Of rows of unequal length, the first fits with an
         epoch of all rows, and others as far as that says of their traces."""
         gpu, memory_bytes = self.asked[asked]
-        found: dict[str, Candidate] = {}
+        found: dict[str, TracedCandidate] = {}
         for own in sorted(self._of(self.fitting[asked], of_other_recipes), key=_seconds):
             if not found and own.is_of_longest and self._epoch_bytes(own, gpu) <= memory_bytes:
                 own = self._with_epoch(own, gpu)
@@ -58,23 +57,23 @@ class SpaceForecast:
                 found.setdefault(techniques(own.spec), own)
         return list(found.values())
 
-    def _of(self, candidates: Iterable[Candidate], is_other: bool) -> list[Candidate]:
+    def _of(self, candidates: Iterable[TracedCandidate], is_other: bool) -> list[TracedCandidate]:
         recipe = self.recipe
         return [own for own in candidates if (own.spec.training_recipe != recipe) is is_other]
 
-    def _epoch_bytes(self, own: Candidate, gpu: Gpu) -> float:
+    def _epoch_bytes(self, own: TracedCandidate, gpu: Gpu) -> float:
         """Bytes of an epoch, as far as they are known."""
         known = self._added.get((gpu.name, model_key(traceable(own.spec).spec)), {})
         added = _added_at(own.spec.micro_batch, known, 1.0) if own.is_of_longest else 1.0
         return own.device_bytes * added
 
-    def _with_epoch(self, own: Candidate, gpu: Gpu) -> Candidate:
+    def _with_epoch(self, own: TracedCandidate, gpu: Gpu) -> TracedCandidate:
         key = gpu.name, own.spec.trial_id
         if key not in self._epochs:
             self._note(own, gpu, _of_epoch((own, gpu)))
         return self._epochs[key]
 
-    def _note(self, own: Candidate, gpu: Gpu, epoch: Candidate) -> None:
+    def _note(self, own: TracedCandidate, gpu: Gpu, epoch: TracedCandidate) -> None:
         self._epochs[gpu.name, own.spec.trial_id] = epoch
         trace = gpu.name, model_key(traceable(own.spec).spec)
         added = epoch.device_bytes / own.device_bytes
@@ -82,7 +81,7 @@ class SpaceForecast:
 
     def with_epochs_of_the_fastest(self, across: Across) -> SpaceForecast:
         """With what is asked for first, at once."""
-        fastest: dict[tuple[str, str], tuple[Candidate, Gpu]] = {}
+        fastest: dict[tuple[str, str], tuple[TracedCandidate, Gpu]] = {}
         for (gpu, _), found in zip(self.asked, self.fitting, strict=True):
             for is_other in (False, True):
                 own = min(self._of(found, is_other), key=_seconds, default=None)
@@ -101,7 +100,7 @@ def forecast_space(
     """Trace what is ``worth_tracing``, for the first card; others may pick other attention
     kernels. ``across``: as ``map``, such as that of a pool of processes."""
     chosen = worth_tracing(trials)
-    fitting: list[list[Candidate]] = [[] for _ in asked]
+    fitting: list[list[TracedCandidate]] = [[] for _ in asked]
     enough = min(len(chosen), max(len(chosen), MOST_TRACES) // 2)
     number, useful = 0, 0
     watch(useful, enough)
@@ -126,9 +125,9 @@ def forecast_space(
     return forecast.with_epochs_of_the_fastest(across)
 
 
-def _of_sets(sets: Sets, asked: Asked) -> list[list[list[Candidate]]]:
+def _of_sets(sets: Sets, asked: Asked) -> list[list[list[TracedCandidate]]]:
     """As ``of_trace``, as far as the trace goes: a model may refuse any."""
-    found: list[list[list[Candidate]]] = []
+    found: list[list[list[TracedCandidate]]] = []
     with quiet_libraries(), suppress(Exception):
         found.extend(of_trace(sets, asked, shared_in_process(is_likely=False)))
     return found
@@ -171,16 +170,16 @@ def _added_at(micro_batch: int, known: Mapping[int, float], otherwise: float) ->
     return otherwise if smaller is None else known[smaller]
 
 
-def _seconds(own: Candidate) -> tuple[float, float]:
+def _seconds(own: TracedCandidate) -> tuple[float, float]:
     # Of equally likely ones, the host sets the pace, and the faster kernels wait less for it.
     return own.time.likely_seconds_per_sample, own.time.seconds
 
 
-def _as_prediction(own: Candidate, added: float) -> Prediction:
+def _as_prediction(own: TracedCandidate, added: float) -> Prediction:
     device = figure(int(own.device_bytes * added), below=0.0, above=0.0)
     choices = own.spec.choices
     return Prediction(trial_id=own.spec.trial_id, choices=choices, device=device, step=own.step)
 
 
-def _of_epoch(asked: tuple[Candidate, Gpu]) -> Candidate:
+def _of_epoch(asked: tuple[TracedCandidate, Gpu]) -> TracedCandidate:
     return with_epoch(*asked, shared_in_process(is_likely=False))

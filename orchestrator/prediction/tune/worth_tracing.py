@@ -10,8 +10,8 @@ from jobs.techniques import BATCH_AXES
 from jobs.techniques.axes.precision import PRECISION
 from jobs.techniques.axes.sharding import SHARDING
 from orchestrator.prediction.bounds import traceable
+from orchestrator.prediction.shared import model_key
 from orchestrator.prediction.time.step_work import update_key
-from orchestrator.prediction.trace_keys import model_key
 
 MOST_TRACES = 20
 """Ways to run a model that may be traced; each takes seconds, and half of them are enough if they

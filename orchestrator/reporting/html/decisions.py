@@ -133,7 +133,6 @@ def plain_decision(
             name: short(objective.of(configuration, None)) for name, objective in OBJECTIVES.items()
         },
         "inferred": int(candidate.is_inferred),
-        "bounds": int(candidate.has_bounds),
         "recipe": recipe_name(results, configuration.training_recipe),
         "otherRecipe": int(configuration.training_recipe != results.recipe),
         "notes": notes(results, candidate),
@@ -167,8 +166,7 @@ def anatomies(dataset: Dataset, index_of: Mapping[str, int]) -> dict[str, Any]:
 
 
 def plain_anatomy(anatomy: Anatomy) -> dict[str, Any]:
-    """Each part as (name, value) pairs, two ratios as text, the timeline, and the rules of thumb:
-    name, measured value, expected value, unit, and whether it held."""
+    """Each part as (name, value) pairs, two ratios as text, and the timeline."""
     parts: dict[str, Any] = {}
     for part in _PARTS:
         # Six digits are more than a profiler's precision.
@@ -182,11 +180,6 @@ def plain_anatomy(anatomy: Anatomy) -> dict[str, Any]:
         "ratios": [
             "" if ratio is None else number(ratio),
             "" if mfu is None else f"{100 * mfu:.1f} %",
-        ],
-        "rules": [
-            (entry.name, entry.value, entry.expected, entry.unit, int(entry.held))
-            for entry in anatomy.entries
-            if entry.held is not None
         ],
         # A tenth of a MiB and five digits of a second are below a pixel of the drawn timeline.
         "timeline": {

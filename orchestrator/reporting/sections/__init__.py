@@ -2,11 +2,10 @@
 
 from functools import partial
 
-from orchestrator.reporting.content import Section
+from orchestrator.reporting.content import ReportSection
 from orchestrator.reporting.sections import (
     anatomy,
     budgets,
-    cumulative,
     effects,
     environment,
     failed_trials,
@@ -21,23 +20,22 @@ from orchestrator.reporting.sections import (
     way,
 )
 
-_of_environments = partial(Section, of_environments=True)
+_of_environments = partial(ReportSection, of_environments=True)
 
-SECTIONS: tuple[Section, ...] = (
-    Section(name="headline", make=headline.make, terminal_rows=1, on_page=False),
-    Section(name="search_summary", make=search_outcome.make, terminal_rows=1),
+SECTIONS: tuple[ReportSection, ...] = (
+    ReportSection(name="headline", make=headline.make, terminal_rows=1, on_page=False),
+    ReportSection(name="search_summary", make=search_outcome.make, terminal_rows=1),
     _of_environments(name="pareto_front", make=pareto_front.make, terminal_rows=20, on_page=False),
     _of_environments(name="budgets", make=budgets.make, terminal_rows=24),
     _of_environments(name="way", make=way.make),
-    Section(name="search_results", make=search_outcome.results, terminal_rows=12),
+    ReportSection(name="search_results", make=search_outcome.results, terminal_rows=12),
     _of_environments(name="gradients", make=gradients.make, terminal_rows=12),
     _of_environments(name="longest_context", make=longest_context.make, terminal_rows=12),
     _of_environments(name="hf_guide", make=hf_guide.make),
     _of_environments(name="anatomy", make=anatomy.make, on_page=False),
     _of_environments(name="effects", make=effects.make),
-    _of_environments(name="cumulative", make=cumulative.make),
     _of_environments(name="environment", make=environment.make),
-    Section(name="failures", make=failed_trials.make, terminal_rows=5),
-    Section(name="warnings", make=warnings.make, terminal_rows=12),
-    Section(name="one_time_costs", make=one_time_costs.make),
+    ReportSection(name="failures", make=failed_trials.make, terminal_rows=5),
+    ReportSection(name="warnings", make=warnings.make, terminal_rows=12),
+    ReportSection(name="one_time_costs", make=one_time_costs.make),
 )

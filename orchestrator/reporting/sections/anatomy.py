@@ -3,7 +3,6 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from jobs.anatomy.rules_of_thumb import PAPER, SHARES
 from jobs.anatomy.time.operations import COMMUNICATION, GUIDE_GROUPS, IDLE, MOVEMENT, OPTIMIZER
 from jobs.anatomy.time.phases import BACKWARD_TO_FORWARD
 from jobs.anatomy_record import Anatomy
@@ -45,9 +44,8 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
         title="Where memory and time go",
         text=(
             "Each configuration was profiled after its counted steps.",
-            f"Time: {', '.join(GUIDE_GROUPS)} are shares of the three together, beside those of "
-            f"{PAPER}; the other columns are shares of a step.",
-            "A rule is one of the guides' rules of thumb; anatomy.parquet lists them.",
+            f"Time: {', '.join(GUIDE_GROUPS)} are shares of the three together; the other columns "
+            "are shares of a step.",
         ),
         tables=tuple(table for table in tables if table.rows),
     )
@@ -79,22 +77,17 @@ def _time(profiled: Profiled) -> Table:
         *(Column(key=name, heading=name, format=Format.SHARE) for name in kinds),
         Column(key="backward_to_forward", heading=BACKWARD_TO_FORWARD, format=Format.NUMBER),
         Column(key="mfu", heading="MFU", format=Format.SHARE),
-        Column(key="rules", heading="rules held"),
     ]
     rows: list[Row] = []
     for label, anatomy in profiled:
-        outcomes = [entry.held for entry in anatomy.entries if entry.held is not None]
         rows.append(
             {
                 "configuration": label,
                 **_shares(anatomy),
                 "backward_to_forward": anatomy.values("phases").get(BACKWARD_TO_FORWARD),
                 "mfu": anatomy.values("efficiency").get("MFU"),
-                "rules": f"{sum(outcomes)} of {len(outcomes)}" if outcomes else None,
             }
         )
-    paper = "Data Movement Is All You Need (V100)"
-    rows.append({"configuration": paper, **{group: SHARES[group] for group in GUIDE_GROUPS}})
     return Table(
         name="time", caption="Time by kind of operation.", columns=tuple(columns), rows=tuple(rows)
     )
@@ -106,7 +99,7 @@ def _shares_of_sum(parts: Parts) -> Parts:
 
 
 def _shares(anatomy: Anatomy) -> dict[str, float | None]:
-    """The three groups of the guides are shares of their sum, as in the paper; others of a step."""
+    """The three groups of the guides are shares of their sum; others of a step."""
     seconds = anatomy.values("operations")
     shares: dict[str, float | None] = {}
     of_the_groups = sum(seconds.get(name, 0.0) for name in GUIDE_GROUPS)

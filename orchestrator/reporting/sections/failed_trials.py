@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.record import Outcome
-from orchestrator.analysis.batch_size import OUT_OF_MEMORY
+from orchestrator.analysis.batch_size_answer import OUT_OF_MEMORY
 from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.grouping import grouped
 from orchestrator.reporting.content import Column, Content, Format, Row, Table

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from jobs.record import Outcome
 from orchestrator import units
-from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeResult
+from orchestrator.analysis.batch_size_answer import BatchMeasurement, BatchSizeResult
 from orchestrator.labels import batch_label
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.terminal.safe_text import visible

@@ -13,7 +13,7 @@ from orchestrator.units import HOUR_SECONDS, memory, number
 
 if TYPE_CHECKING:
     from orchestrator.api.forecasts import CardForecast, TuneForecast
-    from orchestrator.prediction.tune.traced_sets import Candidate
+    from orchestrator.prediction.tune.traced_sets import TracedCandidate
 
 _SHOWN = 3
 _SAMPLES = 1_000_000
@@ -42,11 +42,11 @@ def text(forecast: TuneForecast) -> str:
     return visible("\n".join(lines))
 
 
-def _is_faster(one: Candidate, other: Candidate) -> bool:
+def _is_faster(one: TracedCandidate, other: TracedCandidate) -> bool:
     return one.time.likely_seconds_per_sample < other.time.likely_seconds_per_sample
 
 
-def _listed(candidates: Sequence[Candidate], axes: Sequence[str]) -> Iterator[str]:
+def _listed(candidates: Sequence[TracedCandidate], axes: Sequence[str]) -> Iterator[str]:
     for place, own in enumerate(candidates, 1):
         gpus = " · one GPU" if own.spec.world_size == 1 and SHARDING.name in axes else ""
         yield f"  {place}. {label(own.spec.choices, axes)}{gpus}"
@@ -109,7 +109,7 @@ def _answer(answer: CardForecast) -> dict[str, Any]:
     }
 
 
-def _plain_list(candidates: Sequence[Candidate]) -> list[dict[str, Any]]:
+def _plain_list(candidates: Sequence[TracedCandidate]) -> list[dict[str, Any]]:
     return [
         {
             "choices": dict(own.spec.choices),

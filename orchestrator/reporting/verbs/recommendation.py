@@ -259,6 +259,6 @@ def gpu_count_lines(counts: Sequence[GpuCount], line_of: Callable[[Offer], str])
 
 def figures(candidate: Offer) -> tuple[str, str]:
     """Speed and memory; if they are bounds and not measurements, the text says so."""
-    least, most = ("at least ", "at most ") if candidate.has_bounds else ("", "")
+    least, most = ("at least ", "at most ") if candidate.is_inferred else ("", "")
     speed = f"{number(candidate.configuration.samples_per_second)} samples/s"
     return f"{least}{speed}", f"{most}{memory(candidate.memory_bytes)}"

@@ -87,7 +87,6 @@ def _entry(
         "effective_batch": candidate.effective_batch,
         "micro_batch": candidate.micro_batch,
         "inferred": candidate.is_inferred,
-        "basis": candidate.basis,
         "loss_check": candidate.measured.loss_state,
         "same_losses": configuration.same_losses,
         "memory_bytes": configuration.memory_bytes,

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from orchestrator.planning.dialects.entries import Entry
+from orchestrator.planning.dialects.entries import KeyEntry
 from orchestrator.planning.dialects.trainers.tables import Verdict
 from orchestrator.planning.dialects.translate import Translation
 from orchestrator.reporting.terminal.safe_text import shortened, visible
@@ -52,7 +52,7 @@ def to_json(translation: Translation) -> dict[str, Any]:
     }
 
 
-def line(entry: Entry) -> str:
+def line(entry: KeyEntry) -> str:
     """A key with what became of it."""
     text = f"{entry.key}: {_short(entry.value)}"
     if entry.ours and entry.verdict in (Verdict.TAKEN, Verdict.NEAREST, Verdict.DEFAULT):

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
-from orchestrator.analysis.batch_size import BatchMeasurement, fastest
+from orchestrator.analysis.batch_size_answer import BatchMeasurement, fastest
 from orchestrator.search.batch_size.measured_sizes import (
     FAILED_BY_ITS_SIZE,
     Batch,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from jobs.infrastructure import RULES as INFRASTRUCTURE_RULES
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
-from orchestrator.analysis.batch_size import BatchSizeResult, advised, margin_bytes
+from orchestrator.analysis.batch_size_answer import BatchSizeResult, advised, margin_bytes
 from orchestrator.search.base import Search
 from orchestrator.search.batch_size.accumulation import pass_seconds, promising_split
 from orchestrator.search.batch_size.fastest_size import near_fastest, near_saturation

@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator
 from itertools import pairwise
 
-from orchestrator.analysis.batch_size import fastest, saturation
+from orchestrator.analysis.batch_size_answer import fastest, saturation
 from orchestrator.search.batch_size.largest_size import ALIGNMENT, GROWTH
 from orchestrator.search.batch_size.measured_sizes import MeasuredSizes, Speeds
 

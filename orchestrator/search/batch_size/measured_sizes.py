@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator.analysis.batch_size import OUT_OF_MEMORY, BatchMeasurement, margin_bytes
+from orchestrator.analysis.batch_size_answer import OUT_OF_MEMORY, BatchMeasurement, margin_bytes
 from orchestrator.analysis.configuration import gpu_memory
 from orchestrator.analysis.repeatability import UNKNOWN_ERROR, speed_error
 

@@ -85,11 +85,6 @@ class Candidate:
         of_memory = frozenset() if is_time else NO_DEVICE_MEMORY
         return self.training_recipe, _without(self.techniques, _NO_OPTIMIZER | of_memory)
 
-    @property
-    def has_reference_optimizer(self) -> bool:
-        """Whether its optimizer is that of the plan's first trial."""
-        return self.curve == self.reference_curve
-
 
 def candidates_of(trials: Iterable[TrialSpec]) -> tuple[Candidate, ...]:
     """The plan's configurations in the order of the plan, each with all its repeats."""

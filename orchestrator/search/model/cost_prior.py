@@ -131,7 +131,8 @@ def _covariances_of_parts(*, is_time: bool) -> tuple[Array, Array]:
 def _family_number(
     candidate: Candidate, families: Numbering[OptimizerFamily], is_time: bool
 ) -> int:
-    if candidate.has_reference_optimizer:
+    # The optimizer is that of the plan's first trial.
+    if candidate.curve == candidate.reference_curve:
         return -1
     return families[candidate.optimizer_family(is_time=is_time)]
 

@@ -76,8 +76,7 @@ def is_sound(anatomy: Anatomy) -> bool:
     """Whether a page can show it: figures finite, and a timeline whose columns are equally long."""
     timeline = anatomy.timeline
     figures = [*timeline.seconds, *(seconds for _, seconds in timeline.phases)]
-    for entry in anatomy.entries:
-        figures += [entry.value, 0.0 if entry.expected is None else entry.expected]
+    figures += [entry.value for entry in anatomy.entries]
     # 2**53: a page computes in JavaScript's numbers, which are doubles.
     return all(map(math.isfinite, figures)) and all(
         len(sizes) == len(timeline.seconds) and all(0 <= size < 2**53 for size in sizes)

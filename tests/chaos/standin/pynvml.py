@@ -52,6 +52,6 @@ nvmlDeviceGetIndex = lambda handle: 0  # noqa: E731
 nvmlDeviceGetUUID = lambda handle: f"GPU-simulated-{_NODE}"  # noqa: E731
 nvmlDeviceGetName = lambda handle: "SIMULATED"  # noqa: E731
 nvmlSystemGetDriverVersion = lambda: "simulated"  # noqa: E731
-nvmlDeviceGetTotalEnergyConsumption = nvmlDeviceGetUtilizationRates = _silent
+nvmlDeviceGetTotalEnergyConsumption = _silent
 nvmlDeviceGetClockInfo = nvmlDeviceGetTemperature = nvmlDeviceGetCudaComputeCapability = _silent
 nvmlDeviceGetCurrentClocksThrottleReasons = _silent

@@ -6,7 +6,6 @@ from jobs.record import TrialRecord
 from jobs.spec import PLAIN, TrainingRecipe
 from orchestrator.analysis.baseline import baseline_choices, ranked_recipe
 from orchestrator.analysis.technique_effects import (
-    cumulative_steps,
     technique_effects,
     useful_micro_batch,
 )
@@ -28,25 +27,6 @@ def test_technique_effects_are_medians_over_pairs_that_differ_on_one_axis():
     assert fp16.pairs == 2
     assert fp16.speed_ratio == pytest.approx((76 / 34 + 13 / 12) / 2)
     assert not any(axis == "micro_batch" for axis, _ in effects)
-
-
-def test_cumulative_steps_follow_the_guides():
-    steps = cumulative_steps(measured(make_guide()), BASELINE)
-    assert [axis for axis, _ in steps] == [
-        "",
-        "accumulation",
-        "activations",
-        "precision",
-        "optimizer",
-    ]
-    (_, first), (_, last) = steps[0], steps[-1]
-    assert last.choices["optimizer"] == "adafactor"
-    assert last.memory_bytes / first.memory_bytes == 3600 / 7800
-
-
-def test_cumulative_steps_need_a_measured_baseline_and_a_technique():
-    assert cumulative_steps(measured(make_guide()[1:]), BASELINE) == []
-    assert cumulative_steps(measured(make_guide()[:1]), BASELINE) == []
 
 
 def by_batch(precision: str, speeds: dict[int, float]) -> list[TrialRecord]:

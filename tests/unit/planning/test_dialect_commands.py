@@ -8,7 +8,7 @@ from orchestrator import init
 from orchestrator.planning.dialects.registry import UnreadableFileError
 from orchestrator.planning.dialects.shell import commands
 from orchestrator.planning.dialects.translate import translated
-from orchestrator.planning.dialects.write_back.changes import changed_file
+from orchestrator.planning.dialects.write_back.changed_file import changed_file
 
 CLM = "python run_clm.py --model_name_or_path gpt2 --block_size 64"
 TRL = "trl sft --model_name_or_path gpt2 --per_device_train_batch_size 2"

@@ -10,12 +10,12 @@ from jobs.techniques import AXES
 from orchestrator import init
 from orchestrator.planning.config import load_config
 from orchestrator.planning.dialects.registry import UnreadableFileError, dialects
-from orchestrator.planning.dialects.to_ours.axes import axes_of
+from orchestrator.planning.dialects.to_ours.chosen_axes import axes_of
 from orchestrator.planning.dialects.to_ours.facts import ours
-from orchestrator.planning.dialects.to_ours.models import shape_of
+from orchestrator.planning.dialects.to_ours.model_shapes import shape_of
 from orchestrator.planning.dialects.trainers.tables import Verdict
 from orchestrator.planning.dialects.translate import translated
-from orchestrator.planning.dialects.write_back.changes import changed_file
+from orchestrator.planning.dialects.write_back.changed_file import changed_file
 from orchestrator.planning.plan import plan
 
 AXOLOTL = """

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from orchestrator.planning import library_facts
-from orchestrator.planning.library_facts import NoAnswerError, answer_of
+from orchestrator.planning.library_facts import NoAnswerError, answer_of, answers_of
 
 ASKED: list[Any] = []
 
@@ -20,9 +20,9 @@ def process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache"
 
 
-def answered(question: dict[str, Any]) -> dict[str, Any]:
-    ASKED.append(question)
-    return question
+def answered(questions: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    ASKED.extend(questions)
+    return questions
 
 
 def asked_twice(question: dict[str, Any]) -> int:
@@ -36,6 +36,15 @@ def asked_twice(question: dict[str, Any]) -> int:
 def test_answer_is_remembered(process):
     assert asked_twice({"one": 1}) == 1
     assert [path.suffix for path in process.iterdir()] == [".json"]
+
+
+def test_only_new_questions_are_asked_and_in_one_process(monkeypatch):
+    asked_twice({"two": 2})
+    questions = [{"one": 1}, {"two": 2}, {"three": 3}]
+    calls: list[Any] = []
+    monkeypatch.setattr(library_facts, "_asked", lambda asked: calls.append(asked) or asked)
+    assert answers_of(questions, "this takes a while", print) == questions
+    assert calls == [[{"one": 1}, {"three": 3}]]
 
 
 def test_reason_without_an_answer_is_not_remembered():
@@ -67,7 +76,7 @@ def test_cache_whose_place_is_taken_is_done_without(process):
 def test_process_without_an_answer_is_a_sentence(monkeypatch):
     monkeypatch.undo()
     with pytest.raises(NoAnswerError, match="KeyError"):
-        library_facts._asked({"nothing": 1})
+        library_facts._asked([{"nothing": 1}])
 
 
 def test_broken_library_leaves_names_unchecked_with_a_note(monkeypatch, capsys):

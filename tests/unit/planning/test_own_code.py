@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.library_facts.__main__ import answer
+from jobs.library_facts.__main__ import answers
 from jobs.record import Outcome
 from jobs.spec import TrialSpec, from_json, to_json
 from orchestrator import predict, sweep
@@ -31,7 +31,7 @@ def config(tmp_path: Path) -> Path:
 
 
 def test_dry_run_and_predict_need_the_word_and_import_nothing(config, capsys, monkeypatch):
-    monkeypatch.setattr(library_facts, "_asked", answer)
+    monkeypatch.setattr(library_facts, "_asked", answers)
     assert sweep.main([str(config), "--dry-run"]) == 2
     assert "--allow-own-code" in capsys.readouterr().err
     assert sweep.main([str(config), "--dry-run", "--allow-own-code"]) == 0

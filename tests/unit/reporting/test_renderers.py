@@ -8,7 +8,7 @@ from rich.console import Console
 
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults, load_dataset
 from orchestrator.reporting import markdown
-from orchestrator.reporting.content import Column, Content, Format, Section, Table
+from orchestrator.reporting.content import Column, Content, Format, ReportSection, Table
 from orchestrator.reporting.html import page
 from orchestrator.reporting.json_output import to_json
 from orchestrator.reporting.report import Report
@@ -40,12 +40,12 @@ def nothing(dataset: Dataset) -> None:
 
 
 SECTIONS = (
-    Section(name="of_the_run", make=of_the_run, terminal_rows=3),
-    Section(
+    ReportSection(name="of_the_run", make=of_the_run, terminal_rows=3),
+    ReportSection(
         name="of_an_environment", make=of_an_environment, of_environments=True, terminal_rows=3
     ),
-    Section(name="nothing", make=nothing, terminal_rows=3),
-    Section(name="long", make=lambda _: content("Too long for a terminal")),
+    ReportSection(name="nothing", make=nothing, terminal_rows=3),
+    ReportSection(name="long", make=lambda _: content("Too long for a terminal")),
 )
 
 

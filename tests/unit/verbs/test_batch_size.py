@@ -114,7 +114,7 @@ def test_mistakes_are_answered_before_anything_runs(
     monkeypatch.chdir(tmp_path)
     # No process is started for what nothing will need.
     monkeypatch.setenv(prewarm.FOLDER_VARIABLE, str(tmp_path))
-    monkeypatch.setattr(library_facts, "_asked", lambda question: {"reason": "asked"})
+    monkeypatch.setattr(library_facts, "_asked", lambda questions: [{"reason": "asked"}])
     config_of(tmp_path)
     try:
         status = batch_size.main(["sweep.yaml", *options])

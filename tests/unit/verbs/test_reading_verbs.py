@@ -116,24 +116,11 @@ def test_compare_prints_markdown(tmp_path, capsys):
 FIRST = make_record()
 
 
-def test_explain_takes_the_beginning_of_an_id_and_draws(tmp_path, capsys):
+def test_explain_takes_the_beginning_of_an_id(tmp_path, capsys):
     second = make_record(micro_batch=8)
-    folder, picture = write_run(tmp_path, [FIRST, second]), tmp_path / "why.png"
-    arguments = [str(folder), FIRST.trial_id, second.trial_id[:7], "--picture", str(picture)]
-    assert explain.main(arguments) == 0
+    folder = write_run(tmp_path, [FIRST, second])
+    assert explain.main([str(folder), FIRST.trial_id, second.trial_id[:7]]) == 0
     assert capsys.readouterr().out.startswith(f"A {FIRST.trial_id}: batch 4")
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
-def test_explain_draws_over_no_file_of_the_users(tmp_path, capsys):
-    second = make_record(micro_batch=8)
-    folder, picture = write_run(tmp_path / "run", [FIRST, second]), tmp_path / "why.png"
-    picture.write_text("mine")
-    arguments = [str(folder), FIRST.trial_id, second.trial_id, "--picture", str(picture)]
-    assert explain.main(arguments) == 2
-    assert "already exists; nothing was written" in capsys.readouterr().err
-    assert picture.read_text() == "mine"
-    assert explain.main([*arguments, "--force"]) == 0
 
 
 @pytest.mark.parametrize(

@@ -1,8 +1,7 @@
 """Facts about a training -> our configuration.
 
 facts.py                the facts that all dialects share
-axes.py                 facts -> the values of our axes
-models.py, models.yaml  the shapes of public models
+chosen_axes.py          facts -> the values of our axes
+model_shapes.py         the shapes of public models, by models.yaml
 assembled.py            facts and a shape -> our configuration
-accepted.py             our configuration without what a sweep refuses
 """

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from jobs.techniques.hooks import service
-from orchestrator.planning.dialects.to_ours import axes
+from orchestrator.planning.dialects.to_ours import chosen_axes
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
-from orchestrator.planning.dialects.to_ours.models import Shape
+from orchestrator.planning.dialects.to_ours.model_shapes import ModelShape
 
 _IMAGES = "image-text-to-text"
 IMAGE_SIZE = 448
@@ -19,7 +19,7 @@ SAMPLES = 64
 _ROWS = (".json", ".jsonl", ".parquet", ".csv", ".arrow")
 
 
-def configuration(facts: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
+def configuration(facts: Mapping[str, Any], shape: ModelShape) -> dict[str, Any]:
     """The configuration. A task with images is one of texts if the shape takes none."""
     task = facts.get("task") or shape.task
     if task == _IMAGES:
@@ -28,12 +28,12 @@ def configuration(facts: Mapping[str, Any], shape: Shape) -> dict[str, Any]:
     document: dict[str, Any] = {
         "model": {"task": task, **_model(shape)},
         "data": _data(facts, task, shape),
-        "axes": axes.axes_of({**facts, "task": task, "layers": layers}),
+        "axes": chosen_axes.axes_of({**facts, "task": task, "layers": layers}),
     }
     return document | _beside(facts)
 
 
-def _model(shape: Shape) -> dict[str, Any]:
+def _model(shape: ModelShape) -> dict[str, Any]:
     if shape.checkpoint is not None:
         return {"name_or_path": shape.checkpoint}
     return {"architecture": shape.architecture, "config": dict(shape.config)}
@@ -58,7 +58,7 @@ def local_file(given: Any, folder: Path) -> str | None:
     return None
 
 
-def _data(facts: Mapping[str, Any], task: str, shape: Shape) -> dict[str, Any]:
+def _data(facts: Mapping[str, Any], task: str, shape: ModelShape) -> dict[str, Any]:
     length = facts.get("length")
     if facts.get("file"):
         rows = {"path": facts["file"], "tokenizer": facts.get("model"), "max_length": length}
@@ -71,7 +71,7 @@ def _data(facts: Mapping[str, Any], task: str, shape: Shape) -> dict[str, Any]:
     return {"synthetic": {**synthetic, "samples": SAMPLES}}
 
 
-def _has_one_size(shape: Shape) -> bool:
+def _has_one_size(shape: ModelShape) -> bool:
     """Whether the images of a model have its own size, whatever their size in a file."""
 
     def read(key: str) -> Any:

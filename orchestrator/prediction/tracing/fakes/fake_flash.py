@@ -93,13 +93,13 @@ def _rows(
 
 
 @dataclass(frozen=True, slots=True)
-class _Rows:
+class _JoinedRows:
     """What stands for xformers' masks: causal ones, of rows in one sequence or of equal ones."""
 
     begins: torch.Tensor | None = None
 
     @classmethod
-    def from_seqlens(cls, lengths: Sequence[int], device: Any = None) -> "_Rows":
+    def from_seqlens(cls, lengths: Sequence[int], device: Any = None) -> "_JoinedRows":
         return cls(torch.empty(len(lengths) + 1, dtype=torch.int32))
 
 
@@ -107,7 +107,7 @@ def _memory_efficient(
     query: torch.Tensor,
     key: torch.Tensor,
     value: torch.Tensor,
-    attn_bias: _Rows,
+    attn_bias: _JoinedRows,
     scale: float | None = None,
 ) -> torch.Tensor:
     """xformers' ``memory_efficient_attention`` of tensors of shape (batch, tokens, heads, width),
@@ -130,7 +130,7 @@ _XFORMERS: dict[str, Any] = {
     "xformers": SimpleNamespace(),
     "xformers.ops": SimpleNamespace(memory_efficient_attention=_memory_efficient),
     "xformers.ops.fmha.attn_bias": SimpleNamespace(
-        LowerTriangularMask=_Rows, BlockDiagonalCausalMask=_Rows
+        LowerTriangularMask=_JoinedRows, BlockDiagonalCausalMask=_JoinedRows
     ),
 }
 

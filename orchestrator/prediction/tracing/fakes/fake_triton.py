@@ -55,7 +55,8 @@ class TritonModules:
         if "liger_kernel" in self._owners:
             loss: Any = import_module("liger_kernel.ops.fused_linear_cross_entropy")
             loss.torch = self._torch
-        names = {name: dict(vars(sys.modules[name])) for name in _modelling_modules()}
+        modelling = [name for name in sys.modules if name.startswith("transformers.models.")]
+        names = {name: dict(vars(sys.modules[name])) for name in modelling}
         for name, changed in self._changed.items():
             vars(sys.modules[name]).update(changed)
         try:
@@ -79,10 +80,6 @@ class TritonModules:
         """The libraries' modules, which are then no longer imported."""
         own = [name for name in sys.modules if name.partition(".")[0] in self._owners]
         return {name: sys.modules.pop(name) for name in own}
-
-
-def _modelling_modules() -> list[str]:
-    return [name for name in sys.modules if name.startswith("transformers.models.")]
 
 
 def _accumulated(rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:

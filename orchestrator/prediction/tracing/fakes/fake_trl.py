@@ -97,7 +97,7 @@ def _in_16_bits(forward: Callable[..., Any], dtype: torch.dtype) -> Callable[...
     return run
 
 
-class _Kernel:
+class _LossKernel:
     """One of TRL's kernels of triton: launched on a grid, it reads a tile of logits."""
 
     def __init__(self, recorder: AllocationRecorder, *, writes: bool) -> None:
@@ -122,8 +122,8 @@ def trl_on_cuda(recorder: AllocationRecorder) -> Iterator[None]:
         patch.multiple(
             chunked_logprob,
             _use_triton=lambda _: True,
-            _forward_kernel=_Kernel(recorder, writes=False),
-            _backward_kernel=_Kernel(recorder, writes=True),
+            _forward_kernel=_LossKernel(recorder, writes=False),
+            _backward_kernel=_LossKernel(recorder, writes=True),
             _addmm_fp32=_accumulate,
         ),
         patch.object(chunked_logprob, "range", passes, create=True),

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 from jobs.spec import TrialSpec
 from orchestrator.prediction.streams.affine_stream import MicroBatches, micro_batches_between
-from orchestrator.prediction.tracing.rows import row_order
+from orchestrator.prediction.tracing.rows import epoch_orders
 from orchestrator.prediction.tracing.rows.batches import Batches, BatchShapes
-from orchestrator.prediction.tracing.rows.row_order import Usual
+from orchestrator.prediction.tracing.rows.epoch_orders import Usual
 
 
 def usual_micro_batches(
@@ -22,7 +22,7 @@ def usual_micro_batches(
     ragged = batches.ragged
     assert ragged is not None
     assert ragged.lengths is not None
-    usual = row_order.usual(spec, ragged.lengths, ragged.collate)
+    usual = epoch_orders.usual(spec, ragged.lengths, ragged.collate)
     if batches.joins_rows:
         # One sequence, of which attention sees all.
         batch = ragged.longest(spec.micro_batch, usual.rows)

@@ -57,11 +57,6 @@ export const showBars = (front, named) => {
   }));
 };
 
-const rule = ([name, measured, expected, unit, held]) => {
-  const write = unit === "B" ? memory : digits;
-  return [`${held ? "✓" : "✗"} ${name}`, `${write(measured)}; the rule says ${write(expected)}`];
-};
-
 // The anatomy of a configuration; else its memory, as the table has it.
 export const anatomy = (point) => {
   const profile = data.anatomies[point];
@@ -74,7 +69,6 @@ export const anatomy = (point) => {
   const about = [["backward / forward", ratio], ["MFU", mfu]].filter(([, text]) => text !== "");
   const over = "Memory over one step";
   const chart = element("div", { class: "plot timeline", role: "group", "aria-label": over });
-  const rules = profile.rules.map(rule);
   return [
     ...barSection("Memory at the peak", profile.memory, memory),
     ...barSection("Time of a step, by kind of operation", profile.operations, duration),
@@ -82,7 +76,6 @@ export const anatomy = (point) => {
     ...barSection("Time of a step, by what the loop did", profile.step, duration),
     definitions(about),
     ...(profile.timeline.seconds.length ? [element("h4", {}, over), chart] : []),
-    ...(rules.length ? [element("h4", {}, "Rules of thumb"), definitions(rules)] : []),
   ];
 };
 

@@ -7,7 +7,7 @@ import { byId, element } from "./dom.js";
 import { columns, data, measures, speed, state } from "./state.js";
 
 const figures = (decision) => {
-  const [least, most] = decision.bounds ? ["at least ", "at most "] : ["", ""];
+  const [least, most] = decision.inferred ? ["at least ", "at most "] : ["", ""];
   const own = figureOf(decision);
   const isOther = state.objective !== speed && own !== null;
   const isCertain = decision.point === null || decision.inferred;

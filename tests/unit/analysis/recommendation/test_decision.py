@@ -80,7 +80,7 @@ def test_every_configuration_is_ranked_or_counted_with_one_reason(configurations
     rankings = Rankings(configurations)
     counted = recommend(rankings, constraints).not_ranked
     ranked = rankings.under(constraints).ranked(constraints.memory_bytes)
-    used = {id(own) for offer in ranked for own in (offer.measured, offer.evidence)} - {id(None)}
+    used = {id(own) for offer in ranked for own in (offer.measured, offer.larger)} - {id(None)}
     assert len(used) + sum(counted.values()) == len(configurations)
 
 

@@ -5,10 +5,7 @@ from dataclasses import replace
 import pytest
 
 from jobs.flags import Flag, FlagKind
-from jobs.record import Outcome
 from orchestrator.analysis.configuration import Configuration
-from orchestrator.analysis.follow_up_results import CapCheck
-from orchestrator.analysis.recommendation import Basis, Constraints, Rankings
 from orchestrator.analysis.recommendation.offers import candidates, key_of
 from tests.support.configurations import make_configuration
 from tests.support.recorded_runs import recorded
@@ -31,9 +28,9 @@ def wrong(configuration: Configuration, kind: FlagKind) -> Configuration:
 
 def test_candidates_infer_more_accumulation_and_add_the_gradients():
     (candidate,) = candidates([make(4, 1, **KNOWN)], 16)
-    assert (candidate.basis, candidate.accumulation) == (Basis.LESS_ACCUMULATION, 4)
+    assert (candidate.is_inferred, candidate.accumulation) == (True, 4)
     assert (candidate.extra_bytes, candidate.memory_bytes) == (40, 1040)
-    assert (candidate.effective_batch, candidate.has_bounds) == (16, True)
+    assert candidate.effective_batch == 16
 
 
 @pytest.mark.parametrize(
@@ -63,29 +60,13 @@ def test_candidates_prefer_a_measurement_at_the_batch():
     assert not candidate.is_inferred
 
 
-def test_candidates_take_the_figures_of_a_row_whose_loss_has_a_wrong_scale():
+def test_candidates_beside_a_row_whose_loss_has_a_wrong_scale_are_bounds_and_say_so():
     single = make(4, 1, **KNOWN)
     scaled = wrong(make(4, 4, 1100, 60.0, **KNOWN), FlagKind.LOSS_TIMES_ACCUMULATION)
-    exact, beyond = (candidates([single, scaled], batch)[-1] for batch in (16, 32))
-    for candidate in (exact, beyond):
-        assert (candidate.basis, candidate.measured) == (Basis.WRONG_LOSS_SCALE, single)
-        assert (candidate.memory_bytes, candidate.configuration.samples_per_second) == (1100, 60.0)
+    for batch in (16, 32):
+        candidate = candidates([single, scaled], batch)[-1]
+        assert (candidate.is_inferred, candidate.measured) == (True, single)
         assert candidate.suspicion == Flag(FlagKind.ACCUMULATION_SUSPECT, 4.0)
-    assert (exact.has_bounds, beyond.has_bounds) == (False, True)
-    # So does a cap under which it failed.
-    failed = replace(scaled, trial_ids=("scaled",))
-    check = CapCheck(
-        trial_id="check",
-        follows_trial="scaled",
-        budget_bytes=1200,
-        outcome=Outcome.OUT_OF_MEMORY,
-        memory_bytes=None,
-        samples_per_second=None,
-    )
-    ranking = Rankings([single, failed], checks=[check]).under(Constraints(effective_batch=16))
-    assert [step.least_bytes for step in ranking.ordered] == [1201]
-    # Its figures are those of more accumulation, so they do not serve less of it.
-    assert candidates([single, scaled], 8)[0].basis is Basis.LESS_ACCUMULATION
 
 
 def test_candidates_are_not_inferred_beyond_an_accumulation_that_fails():

@@ -1,12 +1,10 @@
 """The figures of the trackers are the right readings, in the units of their columns."""
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 import torch
 
-from jobs.node import memory_cap
 from jobs.trackers import host
 from jobs.trackers.cuda_allocator import Allocator
 from jobs.trackers.device import GpuSensors
@@ -23,9 +21,6 @@ class Sensors:
 
     def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> float:
         return 7_000_000 + 500_000 * self.seconds  # millijoules
-
-    def nvmlDeviceGetUtilizationRates(self, handle: str) -> Any:
-        return SimpleNamespace(gpu=10 * self.seconds, memory=99)
 
     def nvmlDeviceGetClockInfo(self, handle: str, clock: int) -> float:
         return (0, 1_900 + self.seconds)[clock]
@@ -46,7 +41,6 @@ def test_sensors_give_joules_means_and_the_highest_temperature(monkeypatch):
         sensors.read()
     assert sensors.between(1.0, 4.0) == {
         "energy_joules": pytest.approx(1_500.0),
-        "gpu_utilization_percent": pytest.approx(25.0),
         "gpu_sm_clock_mhz": pytest.approx(1_902.5),
         "gpu_temperature_celsius": 59,
         "gpu_power_capped_share": pytest.approx(0.25),
@@ -59,8 +53,6 @@ def test_allocator_has_the_peaks_of_the_training_alone(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda: allocated["bytes"])
     monkeypatch.setattr(torch.cuda, "memory_stats", lambda: dict(stats))
-
-    monkeypatch.setattr(memory_cap, "limit_bytes", lambda: 80)
 
     def restarted() -> None:
         now = allocated["bytes"]
@@ -76,7 +68,6 @@ def test_allocator_has_the_peaks_of_the_training_alone(monkeypatch):
         "peak_reserved_bytes": 70,
         "model_allocated_bytes": 40,
         "allocator_retries": 2,
-        "allocator_limit_bytes": 80,
     }
 
 

@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from jobs.library_facts.__main__ import answer
+from jobs.library_facts.__main__ import answers
 from jobs.spec import ModelSpec
 from orchestrator import sweep
 from orchestrator.planning import library_facts
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.prechecks import checkpoints
-from orchestrator.planning.prechecks.batch_shape import batch_shapes, in_words
-from orchestrator.planning.prechecks.mistakes import ModelFacts, ModelSize, check_files, model_size
+from orchestrator.planning.prechecks.built_model import ModelSize, size_and_refused
+from orchestrator.planning.prechecks.mistakes import ModelFacts, check_files
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
 from tests.support.commands import ROOT
 from tests.support.config_files import SHIPPED, config_of
@@ -203,39 +203,14 @@ def test_hub_that_cannot_be_reached_is_a_sentence_in_seconds(monkeypatch):
     assert "cannot be reached" in checkpoints.unreachable("some/model")
 
 
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (BERT, "input_ids 4 × 512, labels 4"),
-        (
-            "data: {synthetic: {sequence_length: 8, padding: 0.5}}",
-            "input_ids 4 × 8, attention_mask 4 × 8, labels 4 × 8",
-        ),
-        (
-            "data: {synthetic: {sequence_length: 8, lengths: {mean: 3}}}",
-            "input_ids 4 × up to 8, attention_mask 4 × up to 8, labels 4 × up to 8",
-        ),
-        (
-            "model: {task: image-classification, architecture: vit, config: {image_size: 32}}",
-            "pixel_values 4 × 3 × 32 × 32, labels 4",
-        ),
-        (BERT + data(), "input_ids 4 × up to 512, attention_mask 4 × up to 512, labels 4"),
-    ],
-)
-def test_batch_shapes_follow_task_and_data(folder, text, words):
-    config = config_of(folder, text)
-    assert in_words(batch_shapes(config, 4)) == words
-
-
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_configuration_has_its_size_without_a_count(path, monkeypatch):
-    monkeypatch.setattr(library_facts, "_asked", lambda question: {"reason": "asked"})
-    assert model_size(load_config(path).model, print).parameters
+    monkeypatch.setattr(library_facts, "_asked", lambda questions: [{"reason": "asked"}])
+    assert size_and_refused(load_config(path).model, {}, print)[0].parameters
 
 
-def test_model_size_is_counted_once_and_remembered(folder, monkeypatch):
-    # Here, because its process imports the libraries for seconds; test_library_facts has one.
-    monkeypatch.setattr(library_facts, "_asked", answer)
+@pytest.mark.slow
+def test_model_size_is_counted_once_and_remembered(folder):
     # A vocabulary that was never counted, whenever this test is run.
     vocabulary = time.time_ns() % 10**9
     model = config_of(
@@ -245,15 +220,16 @@ def test_model_size_is_counted_once_and_remembered(folder, monkeypatch):
         "intermediate_size: 16, max_position_embeddings: 4}}",
     ).model
     said: list[str] = []
-    first = model_size(model, said.append)
+    first, _ = size_and_refused(model, {}, said.append)
     # Embeddings (vocabulary+4+2)·8+16, a layer 4·72+16+2·(8·16)+24+16, pooler 72, classifier 18.
     assert first == ModelSize(parameters=8 * vocabulary + 64 + 288 + 16 + 256 + 24 + 16 + 72 + 18)
-    assert model_size(model, said.append) == first
+    assert size_and_refused(model, {}, said.append) == (first, ())
     assert len(said) == 1
 
 
 def test_model_that_cannot_be_built_is_a_mistake(folder, capsys, monkeypatch):
-    monkeypatch.setattr(library_facts, "_asked", answer)
+    # Here, because its process imports the libraries for seconds; the test above has one.
+    monkeypatch.setattr(library_facts, "_asked", answers)
     config_of(
         folder,
         "model: {task: sequence-classification, architecture: bert, config: {hidden_act: gelluu}}",
@@ -263,9 +239,9 @@ def test_model_that_cannot_be_built_is_a_mistake(folder, capsys, monkeypatch):
 
 
 def test_model_facts_show_why_nothing_was_counted():
-    facts = ModelFacts(size=ModelSize(reason="no answer"), shapes={})
+    facts = ModelFacts(size=ModelSize(reason="no answer"))
     assert list(facts.lines()) == [("model", "parameters not counted: no answer")]
-    assert facts.to_json() == {"parameters": None, "one_batch": {}}
+    assert facts.to_json() == {"parameters": None}
 
 
 def test_missing_folder_of_a_model_is_named_in_the_dry_run(folder, monkeypatch):

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from orchestrator.planning.prechecks.batch_shape import batch_shapes
 from orchestrator.planning.prechecks.mistakes import check_files
 from orchestrator.planning.problems import ConfigError
 from tests.support.commands import ROOT
@@ -94,8 +93,3 @@ def test_columns_of_the_users_own_names_are_read(tmp_path):
 def test_a_file_that_another_loop_reads_too_is_checked_for_both(tmp_path):
     with pytest.raises(ConfigError, match="needs a column text"):
         _notes([{"chosen": "yes", "rejected": "no"}], tmp_path, loop="[trl_dpo, trainer]")
-
-
-def test_one_batch_of_pairs_has_both_answers_of_each(tmp_path):
-    text = "data: {synthetic: {sequence_length: 64}}\naxes: {loop: trl_dpo}\n"
-    assert batch_shapes(config_of(tmp_path, text), 4)["input_ids"] == (8, 64)

@@ -20,8 +20,7 @@ from orchestrator.prediction.shared import Shared
 from orchestrator.prediction.time.operations import Operation, StepWork, Work
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.tune import traced_sets, tune_forecast, worth_tracing
-from orchestrator.prediction.tune.compiled_memory import CompiledMemory
-from orchestrator.prediction.tune.traced_sets import TracedSets
+from orchestrator.prediction.tune.traced_sets import CompiledMemory, TracedSets
 from orchestrator.prediction.tune.tune_forecast import SpaceForecast
 from orchestrator.units import GIB
 from tests.conftest import ROOT, build_tiny_spec

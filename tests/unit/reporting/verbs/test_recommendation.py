@@ -30,7 +30,7 @@ QUESTIONS = (
     # The nearest better effective batch, and a micro-batch between two that were measured.
     f"{WHOLE} --memory 24GiB --effective-batch 257",
     f"{WHOLE} --memory 24GiB --effective-batch 100",
-    # Figures of a trial with a wrong loss scale, and what is left out.
+    # A trial whose loss has a wrong scale, and what is left out.
     f"{TECHNIQUES} --memory 24GiB --effective-batch 64",
     f"{TECHNIQUES} --memory 16GiB",
     # On one GPU and on two.

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jobs import infrastructure
-from orchestrator.analysis.batch_size import BatchSizeResult
+from orchestrator.analysis.batch_size_answer import BatchSizeResult
 from orchestrator.search.batch_size.batch_size_search import BatchSizeGoal, BatchSizeSearch
 from orchestrator.units import GIB
 from tests.benchmarks.grids import recorded

@@ -26,7 +26,7 @@ from orchestrator.prediction.streams.sized_stream import SizedStream
 from orchestrator.prediction.tracing import fake_step
 from orchestrator.prediction.tracing.fake_step import FakeStep
 from orchestrator.prediction.tracing.fakes import fake_trl
-from orchestrator.prediction.tracing.rows import row_order
+from orchestrator.prediction.tracing.rows import epoch_orders
 from orchestrator.prediction.tracing.rows.trl_batches import TrlBatches
 from tests.conftest import build_tiny_spec
 from tests.support.living_bytes import living, real_peak
@@ -177,8 +177,8 @@ def test_sizes_of_real_batches_follow_from_few_traced_ones(loop, batching, monke
     def traced(batch, samples):
         return step.micro_batches(batch, samples=samples, accumulated=False)
 
-    rows = row_order._rows(spec, batches.lengths, spec.measure.seed)
-    steps = row_order._shapes(spec, batches.lengths, batches.collate, rows)
+    rows = epoch_orders._rows(spec, batches.lengths, spec.measure.seed)
+    steps = epoch_orders._shapes(spec, batches.lengths, batches.collate, rows)
     shapes = [shape for own in steps for shape in own]
     assert len({shape.tiles for shape in shapes}) > 1
     sized = at_lengths(shapes, batches.of_shape, traced, GPU)

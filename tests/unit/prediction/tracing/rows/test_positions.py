@@ -7,8 +7,7 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel
 
-from orchestrator.prediction.tracing.rows.batches import BatchShapes
-from orchestrator.prediction.tracing.rows.positions import why_beyond
+from orchestrator.prediction.tracing.rows.batches import BatchShapes, why_beyond
 
 SMALL = {"vocab_size": 64, "hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 

@@ -12,7 +12,7 @@ from orchestrator.prediction.model_group import ModelGroup
 from orchestrator.prediction.shared import Shared
 from orchestrator.prediction.time.step_time import step_time
 from orchestrator.prediction.tracing.fake_step import FakeStep
-from orchestrator.prediction.tracing.rows import row_order
+from orchestrator.prediction.tracing.rows import epoch_orders
 from orchestrator.prediction.tune import traced_sets
 from orchestrator.prediction.tune.tune_forecast import (
     forecast_space,
@@ -62,7 +62,7 @@ def test_usual_step_has_the_mean_work_of_the_epochs_steps(tmp_path, axes, within
     group = group_of(spec)
     usual = group.step_work(spec)
     batches = group.step.batches
-    steps = row_order.epoch(spec, batches.lengths, batches.collate, spec.measure.seed)
+    steps = epoch_orders.epoch(spec, batches.lengths, batches.collate, spec.measure.seed)
     traced = []
     for step in steps:
         for number, shape in enumerate(step):

@@ -24,7 +24,7 @@ _IMAGES = "+images"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Shape:
+class ModelShape:
     """The architecture of a model, without its weights."""
 
     architecture: str
@@ -37,7 +37,7 @@ class Shape:
     """The folder with its weights, if they are on this machine."""
 
 
-def shape_of(model_id: str, *, with_images: bool = False, hint: str = "") -> Shape | None:
+def shape_of(model_id: str, *, with_images: bool = False, hint: str = "") -> ModelShape | None:
     """The shape of a model by its id on the Hub; None if nothing near it is known. ``with_images``
     says that the model is trained on images with texts, and ``hint`` what else names its family
     and size."""
@@ -49,14 +49,8 @@ def shape_of(model_id: str, *, with_images: bool = False, hint: str = "") -> Sha
     folders = model_id.lower().split("/")[-2::-1] if _size(name) is None else ()
     whole = " ".join([name, hint, *folders])
     with_images = with_images or re.search(_SEES, whole) is not None
-    tasks = _table()["tasks"]
-    rows = {
-        key: row
-        for key, row in _rows().items()
-        if (tasks.get(row[0]) == "image-text-to-text") == with_images
-    }
-    words = {key: re.escape(key.removesuffix(_IMAGES)) for key in rows}
-    named = [key for key in rows if re.search(rf"(?<![a-z0-9]){words[key]}(?![a-z0-9.])", name)]
+    rows = {key: row for key, row in _rows().items() if _takes_images(row) == with_images}
+    named = [key for key in rows if _is_named(key, name)]
     if named and _starts(_family(name) or ""):
         key = max(named, key=len)
         # What stands before it may be another vocabulary, as in multilingual models.
@@ -69,10 +63,10 @@ def shape_of(model_id: str, *, with_images: bool = False, hint: str = "") -> Sha
     return _shape(near, rows[near], why, is_exact=False)
 
 
-def shape_from(config: Mapping[str, Any], source: str) -> Shape:
+def shape_from(config: Mapping[str, Any], source: str) -> ModelShape:
     """The shape that a model's config.json gives. Raises KeyError if it names no architecture."""
     architecture = str(config["model_type"])
-    return Shape(
+    return ModelShape(
         architecture=architecture,
         config={key: value for key, value in config.items() if key != "model_type"},
         task=_table()["tasks"].get(architecture, "causal-lm"),
@@ -94,6 +88,15 @@ def _nearest(name: str, rows: Mapping[str, list[Any]], *, is_any: bool) -> str |
     near = [key for key in far if far[key] <= 2.0 and (kind or not is_mixture)]
     # Of two that are as near, the first of the family.
     return min(near, key=lambda key: round(far[key], 1), default=None)
+
+
+def _takes_images(row: list[Any]) -> bool:
+    return _table()["tasks"].get(row[0]) == "image-text-to-text"
+
+
+def _is_named(key: str, name: str) -> bool:
+    word = re.escape(key.removesuffix(_IMAGES))
+    return re.search(rf"(?<![a-z0-9]){word}(?![a-z0-9.])", name) is not None
 
 
 def _is_mixture(row: list[Any]) -> bool:
@@ -132,7 +135,7 @@ def _plain(model_id: str) -> str:
     return re.sub(rf"^({'|'.join(_table()['makers'])})-", "", name)
 
 
-def _shape(key: str, row: list[Any], source: str, *, is_exact: bool) -> Shape:
+def _shape(key: str, row: list[Any], source: str, *, is_exact: bool) -> ModelShape:
     architecture, _, *values = row
     others = values.pop() if values and isinstance(values[-1], dict) else {}
     columns = dict(zip(_table()["columns"], values, strict=False))

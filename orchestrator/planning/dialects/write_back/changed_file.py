@@ -11,9 +11,9 @@ from jobs.spec import Choice
 from jobs.techniques import AXES
 from orchestrator.planning.choices.base_arguments import CUSTOM
 from orchestrator.planning.choices.technique_parameters import read_family
-from orchestrator.planning.dialects.entries import Entry, entries_of
+from orchestrator.planning.dialects.entries import KeyEntry, entries_of
 from orchestrator.planning.dialects.registry import UnreadableFileError, read_file
-from orchestrator.planning.dialects.to_ours.axes import COMPILE_MODES, axes_of
+from orchestrator.planning.dialects.to_ours.chosen_axes import COMPILE_MODES, axes_of
 from orchestrator.planning.dialects.to_ours.facts import Facts, ours
 from orchestrator.planning.dialects.trainers.tables import COMMAND, Dialect, Rule
 from orchestrator.planning.dialects.translate import translate
@@ -120,7 +120,7 @@ def _off(rule: Rule) -> Any:
     return {"": OFF, "false": OFF, "none": None}.get(word, word)
 
 
-def _changed_value(rule: Rule, entry: Entry, fact: str, facts: Mapping[str, Any]) -> Any:
+def _changed_value(rule: Rule, entry: KeyEntry, fact: str, facts: Mapping[str, Any]) -> Any:
     """The new value of a key that states another value of the fact; _NO_VALUE if it has none."""
     if rule.each and isinstance(entry.value, list):
         return [item for item in entry.value if fact not in rule.read([item]).facts]

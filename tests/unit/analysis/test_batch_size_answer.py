@@ -4,7 +4,7 @@ import math
 
 from jobs.flags import Flag, FlagKind
 from jobs.record import Outcome, TrialRecord
-from orchestrator.analysis.batch_size import BatchMeasurement, BatchSizeResult, advised
+from orchestrator.analysis.batch_size_answer import BatchMeasurement, BatchSizeResult, advised
 from orchestrator.reporting.verbs.batch_size import describe
 from orchestrator.search.batch_size.measured_sizes import measurement_of
 from tests.support.records import H200, make_record, with_losses

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from jobs.trial.data import RowLengths
-from orchestrator.prediction.tracing.rows import row_order
+from orchestrator.prediction.tracing.rows import epoch_orders
 from orchestrator.prediction.tracing.rows.batches import Shape
 from tests.conftest import build_tiny_spec
 
@@ -24,7 +24,7 @@ def _spec(**arguments):
 
 
 def test_epoch_has_the_rows_that_accelerate_draws():
-    steps = row_order.epoch(_spec(), LENGTHS, None, seed=7)
+    steps = epoch_orders.epoch(_spec(), LENGTHS, None, seed=7)
     rows = torch.randperm(1000, generator=torch.Generator().manual_seed(7))[:8].reshape(2, 4) + 1
     assert steps[0] == [Shape(4, True, (own,)) for own in rows.max(dim=1).values.tolist()]
     assert max(own.lengths for own in chain(*steps)) == (1000,)
@@ -32,7 +32,7 @@ def test_epoch_has_the_rows_that_accelerate_draws():
 
 
 def test_epoch_is_cut_where_only_a_longer_batch_adds_memory():
-    steps = row_order.epoch(_spec(), LENGTHS, None, seed=7)
+    steps = epoch_orders.epoch(_spec(), LENGTHS, None, seed=7)
     longest = [max(own.lengths for own in step) for step in steps[50:]]
     assert len(longest) < 10
     assert longest == sorted(longest)
@@ -42,9 +42,9 @@ def test_epoch_is_cut_where_only_a_longer_batch_adds_memory():
 @pytest.mark.parametrize("seed", range(4))
 def test_epoch_keeps_the_longest_steps_after_the_first_padded_or_not(monkeypatch, sampling, seed):
     spec = _spec(train_sampling_strategy=sampling)
-    kept = row_order.epoch(spec, LENGTHS, None, seed)
-    monkeypatch.setattr(row_order, "_plateau", lambda steps: steps)
-    every = row_order.epoch(spec, LENGTHS, None, seed)
+    kept = epoch_orders.epoch(spec, LENGTHS, None, seed)
+    monkeypatch.setattr(epoch_orders, "_plateau", lambda steps: steps)
+    every = epoch_orders.epoch(spec, LENGTHS, None, seed)
     # The first step has no optimizer states, and grouped rows begin with the longest.
     assert kept[0] == every[0]
     for is_padded in (True, False):
@@ -59,7 +59,7 @@ def test_grouped_rows_are_of_similar_length():
     [spread_alone, spread_grouped] = [
         np.ptp([own.lengths[0] for own in step])
         for spec in (_spec(), _spec(train_sampling_strategy="group_by_length"))
-        for step in row_order.epoch(spec, LENGTHS, None, seed=7)[:1]
+        for step in epoch_orders.epoch(spec, LENGTHS, None, seed=7)[:1]
     ]
     assert spread_grouped < spread_alone
 
@@ -68,7 +68,7 @@ def test_trial_ends_with_the_longest_rows_and_pads_as_the_collator_does():
     class Collator:
         pad_to_multiple_of = 64
 
-    steps = row_order.trial(_spec(), LENGTHS, Collator())
+    steps = epoch_orders.trial(_spec(), LENGTHS, Collator())
     assert steps[-1] == [Shape(4, True, (1024,))] * 2
     assert all(own.lengths[0] % 64 == 0 for own in chain(*steps))
     assert len(steps) < 30
@@ -77,4 +77,4 @@ def test_trial_ends_with_the_longest_rows_and_pads_as_the_collator_does():
 @pytest.mark.parametrize("rows", [1, 7])
 def test_fewer_rows_than_a_step_have_no_epoch(rows):
     few = RowLengths(by_column={"input_ids": np.arange(1, rows + 1)})
-    assert row_order.epoch(_spec(), few, None, seed=7) == []
+    assert epoch_orders.epoch(_spec(), few, None, seed=7) == []
