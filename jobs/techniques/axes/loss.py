@@ -52,9 +52,10 @@ add(LOSS)
 
 
 class _Latest:
-    """The latest input of the output layer, until the loss function reads it."""
+    """The latest input of the output layer, until the loss function reads it, and that layer."""
 
     hidden: Any = None
+    head: Any = None
 
 
 @hook("chunked_loss")
@@ -107,23 +108,27 @@ def _with_fused_loss(
     """``model`` with its output layer and its loss computed together while it trains.
 
     ``total_loss``: (hidden, weight, bias, targets, ignore_index) -> the sum of the tokens' losses.
-    In training, the output layer returns its input, so ``outputs.logits`` are the hidden states.
-    Evaluation is unchanged. Raises NotImplementedError for another loss than the cross-entropy of
-    the next token, and for an output layer that is not plain.
+    In training, the output layer returns its input, so ``outputs.logits`` are the hidden states. So
+    does the copy of it that PEFT trains for ``modules_to_save``. Evaluation is unchanged. Raises
+    NotImplementedError for another loss than the cross-entropy of the next token, and for an output
+    layer that is not plain or has an adapter.
     """
     import torch
 
-    head: Any = model.get_output_embeddings()  # type: ignore[operator]
+    decoder: Any = model
+    head = decoder.get_output_embeddings()
     _refuse_other_losses(model, head, kernel, arguments)
-    original_head = head.forward
     original_loss: Any = model.loss_function
     latest = _Latest()
 
-    def head_forward(hidden: torch.Tensor) -> Any:
-        if not head.training:
-            return original_head(hidden)
-        latest.hidden = hidden
-        return hidden
+    class OutputLayer(torch.nn.Linear):
+        def forward(self, hidden: torch.Tensor) -> Any:
+            if not self.training:
+                return super().forward(hidden)
+            if getattr(decoder.get_output_embeddings(), "base_layer", None) is self:
+                raise _unsupported(model, "its output layer has an adapter")
+            latest.hidden, latest.head = hidden, self
+            return hidden
 
     def loss_function(
         logits: Any,
@@ -134,27 +139,25 @@ def _with_fused_loss(
         shift_labels: Any = None,
         **kwargs: Any,
     ) -> Any:
-        hidden = latest.hidden
-        latest.hidden = None
+        hidden, used = latest.hidden, latest.head
+        latest.hidden = latest.head = None
         if hidden is None:
             return original_loss(
                 logits, labels, vocab_size, num_items_in_batch, ignore_index, shift_labels, **kwargs
             )
         # A model that caps or scales its logits has changed the hidden states instead.
-        if not (logits is hidden or (head.bias is None and _is_multiple(logits, hidden))):
-            raise NotImplementedError(
-                f"{type(model).__name__} does not support a fused loss: it computes with its logits"
-            )
+        if not (logits is hidden or (used.bias is None and _is_multiple(logits, hidden))):
+            raise _unsupported(model, "it computes with its logits")
         following = shift_labels
         if following is None:
             following = torch.nn.functional.pad(labels, (0, 1), value=ignore_index)[..., 1:]
         targets = following.flatten()
         flat = _as_autocast(logits.flatten(0, -2))
-        loss = total_loss(flat, head.weight, head.bias, targets, ignore_index)
+        loss = total_loss(flat, used.weight, used.bias, targets, ignore_index)
         return _mean(loss, targets, ignore_index, num_items_in_batch)
 
     loss_function.implementation = kernel  # type: ignore[attr-defined]
-    head.forward = head_forward
+    head.__class__ = OutputLayer
     model.loss_function = loss_function  # type: ignore[assignment]
     return model
 
@@ -187,7 +190,6 @@ def _refuse_other_losses(model: Any, head: Any, kernel: str, arguments: Any) -> 
     import torch
     from transformers.loss.loss_utils import ForCausalLMLoss
 
-    name = type(model).__name__
     reason = ""
     if model.loss_function is not ForCausalLMLoss:
         reason = "its loss is not the cross-entropy of the next token"
@@ -198,7 +200,11 @@ def _refuse_other_losses(model: Any, head: Any, kernel: str, arguments: Any) -> 
     elif arguments.label_smoothing_factor:
         reason = "label smoothing needs the logits"
     if reason:
-        raise NotImplementedError(f"{name} does not support a fused loss: {reason}")
+        raise _unsupported(model, reason)
+
+
+def _unsupported(model: Any, reason: str) -> NotImplementedError:
+    return NotImplementedError(f"{type(model).__name__} does not support a fused loss: {reason}")
 
 
 def _chunk_loss_and_gradients(
