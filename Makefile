@@ -3,7 +3,6 @@
 # make lint    formatting, types, import contracts and the page's scripts; under a minute
 # make unit    the unit and contract tests; a few minutes
 # make chaos   break a real cluster a hundred times, and write what came of it into docs/reliability.md
-# make killer  whole sweeps under a random killer, and what came of it in docs/reliability.md
 # make audit   known vulnerabilities of the pinned packages; asks PyPI, so it needs the network
 # make docs    build the documentation as a site; fails on a link that leads nowhere
 # make style   how heavy the project is: lines, functions, constants, repeated names
@@ -22,7 +21,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest --numprocesses $(WORK
 SOURCES := orchestrator jobs tests docs
 SCRIPTS := orchestrator/reporting/html/scripts
 
-.PHONY: sweep test tests lint unit audit chaos killer docs style schema clean
+.PHONY: sweep test tests lint unit audit chaos docs style schema clean
 .DEFAULT_GOAL := sweep
 
 sweep: .venv/.installed
@@ -51,9 +50,6 @@ audit: .venv/.installed
 
 chaos: .venv/.installed-test
 	$(BIN)/python -m tests.chaos --faults 100 --seed 1 --page docs/reliability.md
-
-killer: .venv/.installed-test
-	$(BIN)/python -m tests.chaos.killer --sweeps 20 --seed 1 --page docs/reliability.md
 
 docs: .venv/.installed
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[docs]'

@@ -15,18 +15,12 @@ RUNS = {"runs": {"type": Path, "nargs": "+", "metavar": "RUN"}}
 RESULTS = Path(__file__).parents[2] / "docs" / "results"
 SUBCOMMANDS: Mapping[str, Mapping[str, Mapping[str, Any]]] = {
     "answered": {"answers": {"type": Path, "metavar": "FILE.parquet"}},
-    "by_hand": {
-        "sample": {"type": Path, "metavar": "FILE.json", "help": "what by_hand wrote"},
-        "--runs": {"type": Path, "nargs": "*", "default": [], "help": "sweeps of the same plan"},
-    },
     "false_alarms": {
         **RUNS,
         "--slower": {"type": float, "default": 0.03, "help": "planted in all rows"},
         "--alone": {"type": float, "default": 0.05, "help": "planted in one row at a time"},
     },
-    "forecast_picks": RUNS,
     "loss_faults": RUNS,
-    "paired": {"run": {"type": Path}, "other": {"type": Path}},
     "peers": {
         "peers": {"type": Path, "help": "a sweep of the peers"},
         "tuned": {"type": Path, "help": "what tune found on the same rows"},

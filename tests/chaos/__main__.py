@@ -51,7 +51,7 @@ def main() -> int:
                     say(f"  !! {name}: {what}")
             if options.page:
                 table = campaign.table(results, len(faults))
-                page.write(options.page, "chaos", "tests.chaos", table)
+                page.write(options.page, table)
     print("\n".join(campaign.table(results, len(faults))))
     return int(any(found for result in results for found in result.wrong.values()))
 

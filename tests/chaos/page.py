@@ -1,4 +1,4 @@
-"""The tables of the campaigns in docs/reliability.md, each between its markers."""
+"""The table of the campaign in docs/reliability.md, between its markers."""
 
 import datetime
 import platform
@@ -10,24 +10,25 @@ from pathlib import Path
 import psutil
 import ray
 
-
-def split(text: str, campaign: str) -> tuple[str, str, str]:
-    """The page before, between and after a campaign's markers, which are in the first and last."""
-    begin, end = f"<!-- {campaign}: written by `make {campaign}` -->", f"<!-- /{campaign} -->"
-    before, _, rest = text.partition(begin)
-    table, _, after = rest.partition(end)
-    return before + begin, table, end + after
+BEGIN, END = "<!-- chaos: written by `make chaos` -->", "<!-- /chaos -->"
 
 
-def write(path: Path, campaign: str, module: str, table: Iterable[str], took: str = "") -> None:
+def split(text: str) -> tuple[str, str, str]:
+    """The page before, between and after the markers, which are in the first and the last."""
+    before, _, rest = text.partition(BEGIN)
+    table, _, after = rest.partition(END)
+    return before + BEGIN, table, END + after
+
+
+def write(path: Path, table: Iterable[str]) -> None:
     """Put a table in its place, under the command that this process was started with."""
-    before, _, after = split(path.read_text(), campaign)
-    command = f"python -m {module} {shlex.join(sys.argv[1:])}"
+    before, _, after = split(path.read_text())
+    command = f"python -m tests.chaos {shlex.join(sys.argv[1:])}"
     memory = psutil.virtual_memory().total / 2**30
     linux = platform.release().partition("-")[0]
     machine = f"{psutil.cpu_count()} cores, {memory:.0f} GiB, Linux {linux}"
     today = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d}"
-    origin = f"`{command}`, {today}, Ray {ray.__version__}, {machine}{took}:"
+    origin = f"`{command}`, {today}, Ray {ray.__version__}, {machine}:"
     path.write_text("\n".join([before, "", origin, "", *table, "", after]))
 
 

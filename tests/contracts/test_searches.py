@@ -206,22 +206,21 @@ def test_search_cut_short_accounts_for_the_plan(make, data):
     asked = []
     outstanding = []
     for action in data.draw(actions, label="actions"):
-        if action == "ask" and (trial := search.ask()) is not None:
+        trial = None
+        if action == "ask":
+            trial = search.ask()
+        elif outstanding:
+            index = data.draw(st.integers(0, len(outstanding) - 1), label="which")
+            own = outstanding.pop(index)
+            if action == "tell":
+                search.tell(record_of(own))
+            else:
+                asked.remove(own)
+                trial = search.reconsider(own)
+        if trial is not None:
             assert trial.trial_id not in ids([*asked, *earlier]), "asked for already"
             asked.append(trial)
             outstanding.append(trial)
-        elif action == "reconsider" and outstanding:
-            index = data.draw(st.integers(0, len(outstanding) - 1), label="which")
-            given_up = outstanding.pop(index)
-            asked.remove(given_up)
-            if (trial := search.reconsider(given_up)) is not None:
-                assert trial.trial_id not in ids([*asked, *earlier]), "asked for already"
-                asked.append(trial)
-                outstanding.append(trial)
-        elif action == "tell" and outstanding:
-            index = data.draw(st.integers(0, len(outstanding) - 1), label="which")
-            ended = outstanding.pop(index)
-            search.tell(record_of(ended))
         if search.exhausted:
             assert list(search.pending()) == []
     assert_accounts_for_the_plan(search, asked, earlier)

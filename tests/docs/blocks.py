@@ -1,10 +1,12 @@
 """The code blocks of the documentation, and the commands that its prose names."""
 
+import importlib
 import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from markdown_it import MarkdownIt
 
@@ -100,3 +102,8 @@ def calls(text: str) -> Iterator[tuple[str, Sequence[str]]]:
             found["verb"].replace("-", "_"),
             shlex.split(re.sub(r"[\[\]]", " ", own), comments=True),
         )
+
+
+def parser_of(verb: str) -> Any:
+    """The parser that ``orchestrator.VERB`` reads its arguments with."""
+    return importlib.import_module(f"orchestrator.{verb}").command_line()

@@ -3,8 +3,7 @@
 import re
 
 from orchestrator.__main__ import verbs
-from tests.docs.blocks import ROOT
-from tests.docs.calling import parser_of
+from tests.docs.blocks import ROOT, parser_of
 
 PAGE = (ROOT / "docs/commands.md").read_text()
 STATUSES = re.compile(r"^\| (\d+) \| (?:`(\w+)`|every verb) \| (.+) \|$", re.MULTILINE)

@@ -28,8 +28,8 @@ from jobs.techniques import AXES
 from orchestrator.__main__ import verbs
 from orchestrator.planning.config import load_config
 from orchestrator.planning.plan import plan
-from tests.docs.blocks import LINKING, NEEDS, PAGES, ROOT, Block, blocks, calls, links, spans
-from tests.docs.calling import parser_of
+from tests.docs.blocks import LINKING, NEEDS, PAGES, Block, blocks, calls, links, parser_of, spans
+from tests.support.commands import ROOT
 from tests.support.fresh_processes import printed_by_python, waiting_parent
 
 SHOWN = ("", "text")

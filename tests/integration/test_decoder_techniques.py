@@ -45,7 +45,6 @@ def peak(record: TrialRecord) -> int:
         {"accumulation": 2, "micro_batch": 2},
         {"loop": "accelerate"},
         {"adapter": "lora_r8_all_linear", "compile": "aot_eager"},
-        {"adapter": "lora_r8_all_linear", "compile": "aot_eager_regional"},
         {"compile": "aot_eager_regional"},
         {"activations": "checkpoint"},
     ],

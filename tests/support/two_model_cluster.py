@@ -1,31 +1,33 @@
-"""Sweeps over two invented GPU models, run in a process of its own.
+"""A sweep over two invented GPU models, which a node joins, run in a process of its own.
 
     python -m tests.support.two_model_cluster FOLDER
 
-A variable in their environment distinguishes two nodes of one machine: "large" has two GPUs,
-one of which is slow, and "small" has one. The trials themselves write to FOLDER where they ran.
-A node joins a second sweep. What came of all this goes to stdout as JSON.
+A variable in their environment distinguishes the nodes of one machine: "large" has three GPUs, one
+of which is slow, and "small" has one. The trials themselves write to FOLDER where they ran. They
+take less than a slot needs to start. What came of all this goes to stdout as JSON.
 """
 
 import dataclasses
 import json
 import os
 import sys
-import threading
 import time
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 from unittest import mock
 
+import psutil
 import ray
 from ray.cluster_utils import Cluster as RayNodes
+from threadpoolctl import threadpool_info
 
 from jobs.record import TrialRecord
 from jobs.spec import TrialSpec
 from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.cluster import connected, membership, run_trials
-from orchestrator.running.cluster.messages import RECORD
+from orchestrator.running.cluster.slot_actor import SlotTrainable
 from orchestrator.running.gpu_screening import only_fit
 from orchestrator.running.nodes import Cluster, Node
 from orchestrator.running.session import Session
@@ -34,14 +36,13 @@ from orchestrator.search.several import PerGpuModel, for_gpu_model
 from orchestrator.storage.run_folder import RunFolder
 from tests.conftest import build_tiny_spec
 from tests.support.faults import with_fault
-from tests.support.stand_in_slot import StandInSlot, equal_trials
 
 NODE, GPU = "INVENTED_NODE", "CUDA_VISIBLE_DEVICES"
-GPUS = {"large": 2, "small": 1}
 JOINING = "second small"
-TRIALS = 2
-MOST_TRIALS = 4000
-"""Of the second sweep, which ends when the node that joined has run one."""
+SLOTS = {("large", "0"), ("large", "2"), ("small", "0"), (JOINING, "0")}
+"""Node and GPU of each."""
+MOST_TRIALS = 500
+"""Of the sweep, which ends when every slot has run one."""
 
 
 def one_slow() -> Mapping[str, Any]:
@@ -60,11 +61,6 @@ def measurement(factor: float) -> dict[str, Any]:
     return {"device": os.environ[NODE], "uuid": "", "slowed": [], **rates}
 
 
-def add_node(nodes: RayNodes, name: str, gpus: int) -> None:
-    os.environ[NODE] = name
-    nodes.add_node(num_cpus=2, num_gpus=gpus)
-
-
 def survey() -> Cluster:
     """The cluster as if each node had GPUs of its own model."""
     with connected(None) as cluster:
@@ -80,13 +76,14 @@ def as_invented(node: Node) -> Node:
 
 def model_of(gpus: int) -> str:
     """The invented model of a node with so many GPUs."""
-    return {2: "large", 1: "small"}.get(gpus, "")
+    return {3: "large", 1: "small"}.get(gpus, "")
 
 
 def main(folder: Path) -> None:
-    nodes = RayNodes(initialize_head=True, head_node_args={"num_cpus": 1, "num_gpus": 0})
-    for name, gpus in GPUS.items():
-        add_node(nodes, name, gpus)
+    os.environ[NODE] = "large"
+    nodes = RayNodes(initialize_head=True, head_node_args={"num_cpus": 3, "num_gpus": 3})
+    os.environ[NODE] = "small"
+    nodes.add_node(num_cpus=2, num_gpus=1)
     ray.init(address=nodes.address, log_to_driver=False, logging_level="ERROR")
     cluster = survey()
     with only_fit(cluster, all_hot) as hot:
@@ -94,50 +91,52 @@ def main(folder: Path) -> None:
     with only_fit(cluster, one_slow) as screening:
         answer["notes"] = screening.notes
         answer["slots"] = screening.cluster.slots_by_model()
-        answer["outcomes"] = sweep(screening.cluster, folder)
-    answer["joined"] = sweep_that_a_node_joins(nodes, cluster, folder)
+        answer |= sweep_that_a_node_joins(nodes, screening.cluster, folder)
     print(json.dumps(answer))
-
-
-def sweep(cluster: Cluster, folder: Path) -> list[tuple[str, str, str]]:
-    """GPU model, outcome and reason of every trial."""
-    slots = cluster.slots_by_model()
-    plan = [build_tiny_spec(repeat=number) for number in range(TRIALS)]
-    searches = {}
-    for model in slots:
-        searches[model] = Grid(noting(spec, folder) for spec in for_gpu_model(plan, model))
-    run_folder = RunFolder(folder / "run")
-    with run_folder.locked():
-        session = Session(PerGpuModel(searches, slots), run_folder)
-        run_trials(session, cluster, on_slots=slots.update)
-        session.write_missing_records()
-    records = run_folder.records().values()
-    return sorted((own.spec.gpu_model, own.outcome.value, own.reason) for own in records)
 
 
 def noting(spec: TrialSpec, folder: Path) -> TrialSpec:
     """The trial, made to write where it runs."""
-    file = folder / f"{spec.gpu_model}-{spec.repeat}.json"
-    return with_fault(spec, "note_variables", file=str(file), names=[NODE, GPU])
+    return with_fault(spec, "note_variables", file=str(note_of(spec, folder)), names=[NODE, GPU])
 
 
-class NamedSlot(StandInSlot):
-    """Its trials take a moment, and say on which node they ran."""
-
-    def step(self) -> dict[str, Any]:
-        time.sleep(0.2)
-        result = super().step()
-        if RECORD in result:
-            result[RECORD] = dataclasses.replace(result[RECORD], reason=os.environ[NODE])
-        return result
+def note_of(spec: TrialSpec, folder: Path) -> Path:
+    return folder / f"{spec.gpu_model}-{spec.repeat}.json"
 
 
-class UntilJoined(Session):
-    """A session that ends when the node that joined has run a trial."""
+def blas_threads() -> int:
+    """The threads that this process may compute on."""
+    libraries = [library for library in threadpool_info() if library["user_api"] == "blas"]
+    return max(int(library["num_threads"]) for library in libraries)
+
+
+class LateSlot(SlotTrainable):
+    """One of the two slots of the large node starts when the other one is busy."""
+
+    def setup(self, config: dict[str, Any]) -> None:
+        if ray.get_gpu_ids() == [2]:
+            time.sleep(2.0)
+        super().setup(config)
+
+
+class UntilAllRan(Session):
+    """A session that ends when every slot has run a trial."""
+
+    notes: ClassVar[Path]
+    where: ClassVar[list[tuple[str, ...]]] = []
+    """GPU model, node, GPU and outcome of each trial."""
+    threads: ClassVar[set[int]] = set()
+    niceness: ClassVar[set[int]] = set()
 
     def ended(self, record: TrialRecord) -> None:
         super().ended(record)
-        if record.reason == JOINING:
+        assert record.provenance.slot_pid is not None
+        self.threads.add(blas_threads())
+        self.niceness.add(psutil.Process(record.provenance.slot_pid).nice())
+        note = json.loads(note_of(record.spec, self.notes).read_text())
+        own = (record.spec.gpu_model, note[NODE], note[GPU], record.outcome.value)
+        self.where.append(own)
+        if {own[1:3] for own in self.where} == SLOTS:
             self.close(CloseReason.ENDED)
 
 
@@ -156,19 +155,31 @@ class InventedQueries:
 
 
 def sweep_that_a_node_joins(nodes: RayNodes, cluster: Cluster, folder: Path) -> dict[str, Any]:
-    """The slots, and node and GPU model of the trials, of a sweep that a node joins."""
+    """The slots at the end, where the trials ran, and on what the driver computed meanwhile."""
     slots = cluster.slots_by_model()
-    searches = {model: Grid(for_gpu_model(equal_trials(MOST_TRIALS), model)) for model in slots}
-    run_folder = RunFolder(folder / "joined")
-    with run_folder.locked(), mock.patch.object(membership, "ModelQueries", InventedQueries):
-        session = UntilJoined(PerGpuModel(searches, slots), run_folder)
-        options: dict[str, Any] = {"on_slots": slots.update, "trainable": NamedSlot}
-        running = threading.Thread(target=run_trials, args=(session, cluster), kwargs=options)
-        running.start()
-        add_node(nodes, JOINING, 1)  # Ray starts nodes from the main thread only
-        running.join()
-    ran = {(own.spec.gpu_model, own.reason) for own in run_folder.records().values()}
-    return {"slots": slots, "ran": sorted(ran)}
+    plan = [build_tiny_spec(repeat=number) for number in range(MOST_TRIALS)]
+    searches = {}
+    for model in slots:
+        searches[model] = Grid(noting(spec, folder) for spec in for_gpu_model(plan, model))
+    run_folder = RunFolder(folder / "run")
+    queries = mock.patch.object(membership, "ModelQueries", InventedQueries)
+    with run_folder.locked(), queries, ThreadPoolExecutor(1) as pool:
+        UntilAllRan.notes = folder
+        session = UntilAllRan(PerGpuModel(searches, slots), run_folder)
+        options: dict[str, Any] = {"on_slots": slots.update, "trainable": LateSlot}
+        running = pool.submit(run_trials, session, cluster, **options)
+        os.environ[NODE] = JOINING
+        nodes.add_node(num_cpus=2, num_gpus=1)  # Ray starts nodes from the main thread only
+        running.result()
+    return {
+        "joined slots": slots,
+        "ran": sorted(set(session.where)),
+        "ended": len(session.where),
+        "records": len(run_folder.records()),
+        "threads meanwhile": sorted(session.threads),
+        "threads after": blas_threads(),
+        "niceness": sorted(session.niceness),
+    }
 
 
 if __name__ == "__main__":

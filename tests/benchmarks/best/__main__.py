@@ -4,7 +4,7 @@
 
 A recorded grid is a complete run: its folder, or a table of trials. The priors of techniques come
 from the runs of all other models (leave one model out). Each seed of a simulated grid is another
-draw of the model. The searches to compare with get the same GPU time as the search.
+draw of the model.
 
 The regret of a budget is 1 - speed of the pick / best speed of any configuration that fits, both in
 the grid. It is 1 if the search measured nothing that fits. A claim is kept if no unmeasured
@@ -54,10 +54,8 @@ def report(
     noises: Sequence[float],
     seeds: int,
     pool: ProcessPoolExecutor,
-    *,
-    with_rivals: bool,
 ) -> Iterator[str]:
-    """Lines: the searches on one grid, without and with noise."""
+    """Lines: the search on one grid, without and with noise."""
     grid = draw(0)
     of_recipe = [
         record for record in grid.table.values() if record.spec.training_recipe == grid.recipe
@@ -71,14 +69,14 @@ def report(
         f" {'choice':>7}"
     )
     for noise in noises:
-        replayed = partial(_scores, draw, noise, with_rivals)
+        replayed = partial(_scores, draw, noise)
         runs = list(pool.map(replayed, range(seeds if noise else min(seeds, 10))))
         for name in runs[0]:
             yield _line(f"{name}, {noise:.0%} noise", [run[name] for run in runs])
 
 
-def _scores(draw: DrawGrid, noise: float, with_rivals: bool, seed: int) -> dict[str, Score]:
-    return scores_of_searches(draw(seed), noise, seed, with_rivals=with_rivals)
+def _scores(draw: DrawGrid, noise: float, seed: int) -> dict[str, Score]:
+    return scores_of_searches(draw(seed), noise, seed)
 
 
 def _line(name: str, scores: Sequence[Score]) -> str:
@@ -117,8 +115,7 @@ def main() -> None:
         for draw in draws:
             if options.only not in draw(0).name:
                 continue
-            rivals = not options.alone
-            for line in report(draw, noises, options.seeds, pool, with_rivals=rivals):
+            for line in report(draw, noises, options.seeds, pool):
                 print(line, flush=True)
 
 
@@ -136,7 +133,6 @@ def _command_line() -> argparse.ArgumentParser:
     add("--workers", type=int, help="processes; default: one per core")
     add("--budgets", default=",".join(map(str, BUDGETS)), help="GiB")
     add("--only", default="", metavar="TEXT", help="only grids with this text in their names")
-    add("--alone", action="store_true", help="without other searches, which take longer")
     return parser
 
 

@@ -1,21 +1,20 @@
 """Replays one search on one grid with noise, and judges its picks by the grid without noise."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache, partial
-from typing import Any
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrainingRecipe, TrialSpec
 from orchestrator.search.base import Search
 from orchestrator.search.best.search import BestSearch
 from orchestrator.storage.search_summary import BudgetResult
-from tests.benchmarks.best.gaussian_process import GaussianProcess
 from tests.benchmarks.best.grids import Grid
-from tests.benchmarks.best.rivals import OptunaSearch, RandomThatFits
 from tests.benchmarks.grids import Table, with_noise
-from tests.benchmarks.replay import MakeSearch, replay
+from tests.benchmarks.replay import replay
+
+MakeBest = Callable[[Iterable[TrialSpec]], BestSearch]
 
 WANTED_REGRET = 0.02
 WANTED_SHARE = 0.12
@@ -46,20 +45,17 @@ class Score:
     """Processor seconds of the longest choice of a next trial."""
 
 
-def score(make: MakeSearch, grid: Grid, noisy: Table, seconds: float | None) -> Score:
+def score(make: MakeBest, grid: Grid, noisy: Table) -> Score:
     """Replay a search on a grid with noise, and compute its regrets from the grid without noise."""
-    built: list[Search] = []
+    built: list[BestSearch] = []
 
     def remembered(trials: Iterable[TrialSpec]) -> Search:
         built.append(make(trials))
         return built[0]
 
-    run = replay(remembered, noisy, truth=grid.table, seconds=seconds)
-    picks = {budget: _fastest_asked(grid, noisy, run.asked, budget) for budget in grid.budgets}
-    results: tuple[BudgetResult, ...] = ()
-    if isinstance(built[0], BestSearch):
-        results = built[0].results()
-        picks = {own.budget_bytes or 0: own.pick and own.pick.trial_id for own in results}
+    run = replay(remembered, noisy, truth=grid.table)
+    results = built[0].results()
+    picks = {own.budget_bytes or 0: own.pick and own.pick.trial_id for own in results}
     regrets = [regret_of(grid, pick, budget) for budget, pick in picks.items()]
     return Score(
         trials=run.trials,
@@ -88,17 +84,6 @@ def _unmeasured_gain(grid: Grid, result: BudgetResult, asked: Iterable[str]) -> 
     return max(0.0, max(speeds) / pick - 1)
 
 
-def _fastest_asked(grid: Grid, noisy: Table, asked: Iterable[str], budget: int) -> str | None:
-    """The fastest measured within a budget: the pick of a search that names none itself."""
-    measured = []
-    for trial_id in asked:
-        if _is_candidate(grid.table[trial_id], grid.recipe, budget):
-            measured.append((noisy[trial_id].measurements["samples_per_second"], trial_id))
-    if not measured:
-        return None
-    return max(measured)[1]
-
-
 def regret_of(grid: Grid, pick: str | None, budget: int) -> float | None:
     """The share of the best speed that a pick lacks; None if nothing fits. By the grid's own
     figures, whatever the pick was measured to do."""
@@ -125,7 +110,7 @@ def _is_candidate(record: TrialRecord, recipe: TrainingRecipe, budget: int) -> b
     return bool(record.measurements["device_peak_bytes"] <= budget)
 
 
-def best_of(grid: Grid, *, slot_seconds: float = math.inf) -> MakeSearch:
+def best_of(grid: Grid, *, slot_seconds: float = math.inf) -> MakeBest:
     """The search, with the predictions and priors of a grid."""
     return partial(
         BestSearch,
@@ -138,41 +123,11 @@ def best_of(grid: Grid, *, slot_seconds: float = math.inf) -> MakeSearch:
     )
 
 
-def scores_of_searches(
-    grid: Grid, noise: float, seed: int, *, with_rivals: bool
-) -> dict[str, Score]:
-    """The scores of the search, and of other searches with the same GPU time."""
+def scores_of_searches(grid: Grid, noise: float, seed: int) -> dict[str, Score]:
+    """The scores of the search, to its own end and cut short."""
     noisy = with_noise(grid.table, noise, seed)
-    result = score(best_of(grid), grid, noisy, None)
     limited = best_of(grid, slot_seconds=WANTED_SHARE * grid.seconds)
-    scores = {"best": result, "best, at most 12 %": score(limited, grid, noisy, None)}
-    if not with_rivals:
-        return scores
-    seconds = result.share * grid.seconds
-    for name, make in rivals(grid, result.trials, seed).items():
-        scores[name] = score(make, grid, noisy, seconds)
-    return scores
-
-
-def rivals(grid: Grid, trials: int, seed: int) -> dict[str, MakeSearch]:
-    """Other searches with the same facts. ``trials`` is about how many they will measure."""
-    facts: dict[str, Any] = {
-        "budgets": grid.budgets,
-        "baseline": grid.baseline,
-        "predicted_bytes": grid.predicted_bytes,
-        "priors": grid.priors,
-        "seed": seed,
+    return {
+        "best": score(best_of(grid), grid, noisy),
+        "best, at most 12 %": score(limited, grid, noisy),
     }
-    of_optuna = partial(OptunaSearch, startup=max(2, trials // 4), **facts)
-    makes: Mapping[str, MakeSearch] = {
-        "Gaussian process": partial(GaussianProcess, **facts),
-        "optuna, GP": partial(of_optuna, sampler="gp"),
-        "optuna, TPE": partial(of_optuna, sampler="tpe"),
-        "random that fits": partial(RandomThatFits, **facts),
-    }
-    return {name: partial(_within_recipe, make, grid.recipe) for name, make in makes.items()}
-
-
-def _within_recipe(make: MakeSearch, recipe: TrainingRecipe, trials: Iterable[TrialSpec]) -> Search:
-    """A search over the trials of one recipe only, because no query is about other recipes."""
-    return make([trial for trial in trials if trial.training_recipe == recipe])

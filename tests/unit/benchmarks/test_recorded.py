@@ -5,7 +5,6 @@ import random
 import re
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 
 import pytest
 import yaml
@@ -15,13 +14,11 @@ from jobs.record import Outcome
 from jobs.techniques import AXES
 from orchestrator.prediction.prediction import CARDS
 from orchestrator.units import GIB
-from tests.benchmarks.recorded import by_hand, paired, predictions, spread, timed_rows, times
+from tests.benchmarks.recorded import predictions, spread, timed_rows, times
 from tests.benchmarks.recorded.shared_gpu import shared_rows
 from tests.benchmarks.tables import SUBCOMMANDS, command_line
 from tests.support.commands import ROOT
-from tests.support.records import make_record, write_run
 
-GPU_BOUND = {"host_bound_share": 0.0, "launch_bound_update_share": 0.0, "gpu_uuid": "a"}
 QUOTED = re.compile(r"`python -m (tests\.benchmarks\.\w+)(?: ([a-z_]+))?[^`]*`")
 OLD_COMMIT = re.compile("[Aa]t commit [0-9a-f]{7}")
 
@@ -44,22 +41,6 @@ def test_tables_quoted_in_docs_exist():
             assert argument in SUBCOMMANDS
 
 
-def test_paired_compares_equal_configurations_of_both_runs(tmp_path):
-    def run(name: str, speeds: tuple[float, ...]) -> Path:
-        own = {**GPU_BOUND, "samples_per_second_ci95": 0.01}
-        records = [make_record(micro_batch=len(name) * 10, measurements=own)]
-        for size, speed in enumerate(speeds, 1):
-            records.append(make_record(micro_batch=size, speed=speed, measurements=own))
-        return write_run(tmp_path / name, records)
-
-    # Two half-widths of 1 % make 1.4 % for the difference.
-    pairs = paired.pairs(run("one", (100.0, 100.0)), run("other", (101.0, 80.0)))
-    printed = "\n".join(paired.report(pairs))
-    assert "2 configurations in both: 2 peaks of allocated memory are equal" in printed
-    assert "of 2 whose speed is the GPU's own, 1 are outside" in printed
-    assert "25.0% at most" in printed
-
-
 def test_shared_gpu_finds_memory_of_another_process():
     own = {
         "optimizer": "sgd",
@@ -72,15 +53,6 @@ def test_shared_gpu_finds_memory_of_another_process():
     found = shared_rows([alone, shared])
     assert found.keys() == {"shared"}
     assert found["shared"].kind is FlagKind.SHARED_DURING
-
-
-def test_by_hand_scales_the_mean_price_to_the_plan(tmp_path):
-    price = {"choices": {"micro_batch": 4}, "training_seconds": None, "failure": ""}
-    prices = [{**price, "seconds": seconds} for seconds in (20.0, 40.0)]
-    run = write_run(tmp_path / "run", [make_record(), make_record(micro_batch=8)])
-    *_, whole, share = by_hand.report({"planned": 10, "prices": prices}, [run])
-    assert whole == "all 10 at that mean: 300 s"
-    assert "2 trials, 6 s of slot time, 2.00%" in share
 
 
 def test_predictions_report_errors_and_false_fits():

@@ -229,23 +229,21 @@ model: {task: causal-lm, architecture: llama}
 data: {synthetic: {sequence_length: 64, samples: 8%s}}
 training_arguments: {per_device_train_batch_size: 1}
 resources: {gpus_per_trial: %s}
-baseline: {loop: %s}
 """
 
 
 @pytest.mark.parametrize(
-    ("lengths", "gpus", "loop", "is_of_space"),
+    ("lengths", "gpus", "is_of_space"),
     [
-        (", lengths: {mean: 30}", 1, "trainer", True),
-        (", lengths: {mean: 30}", 1, "trl_sft", True),
-        ("", 2, "trainer", True),
-        ("", 1, "trainer", False),
+        (", lengths: {mean: 30}", 1, True),
+        ("", 2, True),
+        ("", 1, False),
     ],
 )
 def test_tune_forecasts_what_fits_its_budgets_where_little_is_recorded(
-    tmp_path, monkeypatch, lengths, gpus, loop, is_of_space
+    tmp_path, monkeypatch, lengths, gpus, is_of_space
 ):
-    config = replace(config_of(tmp_path, TUNED % (lengths, gpus, loop)), budgets=(GIB,))
+    config = replace(config_of(tmp_path, TUNED % (lengths, gpus)), budgets=(GIB,))
     space = space_of(config, Goal(), 60.0, has_gpu=True, is_remote=True)
     monkeypatch.setattr(sweep_run, "BackgroundPredictor", lambda *how, **_: how)
     monkeypatch.setattr(sweep_run, "build_search", lambda *_, **more: more["predictor"])

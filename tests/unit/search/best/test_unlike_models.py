@@ -16,7 +16,7 @@ _VISION, _EXPERTS, _LORA = SKETCHES
 @pytest.mark.parametrize("sketch", SKETCHES, ids=["vision", "experts", "lora"])
 def test_best_search_of_an_unlike_model_answers_with_few_trials(sketch):
     grid = sketched_grid(sketch, 0, BUDGETS)
-    result = score(best_of(grid), grid, with_noise(grid.table, 0.02, 0), None)
+    result = score(best_of(grid), grid, with_noise(grid.table, 0.02, 0))
     assert max(result.regrets) <= 0.03
     assert result.share < 0.3
     # No claim may be far from the truth, although the model of the search does not hold here.
@@ -26,7 +26,7 @@ def test_best_search_of_an_unlike_model_answers_with_few_trials(sketch):
 
 def test_best_search_that_is_cut_short_says_what_may_be_left():
     grid = sketched_grid(_VISION, 0, BUDGETS)
-    result = score(best_of(grid, slot_seconds=0.04 * grid.seconds), grid, grid.table, None)
+    result = score(best_of(grid, slot_seconds=0.04 * grid.seconds), grid, grid.table)
     assert result.share <= 0.05
     for claim in result.claims:
         assert claim.said > 0.05 or claim.true <= claim.said

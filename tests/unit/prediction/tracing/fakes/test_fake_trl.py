@@ -1,9 +1,5 @@
 """Steps of TRL's Trainers: their trace against the living bytes of a real step on the CPU."""
 
-import multiprocessing
-import tempfile
-from collections.abc import Mapping
-from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
@@ -71,21 +67,6 @@ def _real_peak(spec: TrialSpec, folder: str) -> int:
     return real_peak(trainer, ROWS)
 
 
-def _real_peaks() -> dict[str, int]:
-    from trl.trainer import utils
-
-    utils._CHUNKED_LOGPROB_CHUNK_SIZE = TILE
-    with tempfile.TemporaryDirectory() as folder:
-        return {name: _real_peak(_spec(choices), folder) for name, choices in CASES.items()}
-
-
-@pytest.fixture(scope="module")
-def real_peaks() -> Mapping[str, int]:
-    """Of each case, in a process of its own."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-        return pool.submit(_real_peaks).result()
-
-
 @contextmanager
 def _on_a_cpu(recorder: Any):
     """TRL's code for devices without triton, on tensors without data."""
@@ -99,16 +80,17 @@ def _on_a_cpu(recorder: Any):
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_traced_step_takes_what_a_real_step_takes(case, real_peaks, monkeypatch):
+def test_traced_step_takes_what_a_real_step_takes(case, monkeypatch, tmp_path):
     from trl.trainer import utils
 
     monkeypatch.setattr(utils, "_CHUNKED_LOGPROB_CHUNK_SIZE", TILE)
-    monkeypatch.setattr(fake_step, "trl_on_cuda", _on_a_cpu)
     spec = _spec(CASES[case])
+    real = _real_peak(spec, str(tmp_path))
+    monkeypatch.setattr(fake_step, "trl_on_cuda", _on_a_cpu)
     step = FakeStep(spec, GPU)
     first, _ = step.micro_batches(step.batches._batch(ROWS), samples=3, accumulated=False)
     _, weights = living(step.weights)
-    assert living(first, weights)[0] == real_peaks[case]
+    assert living(first, weights)[0] == real
 
 
 @pytest.mark.parametrize(

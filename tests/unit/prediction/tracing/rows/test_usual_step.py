@@ -96,7 +96,7 @@ def test_blocks_in_one_sequence_have_as_many_tokens_as_blocks_side_by_side(tmp_p
 
 
 def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path, monkeypatch):
-    trials = trials_of(tmp_path, "{micro_batch: [1, 4, 8], precision: bf16}", layers=8)
+    trials = trials_of(tmp_path, "{micro_batch: [1, 4, 8], precision: bf16}", layers=4)
     space = forecast_space(trials, [(GPU, GPU.total_bytes)])
     (candidate,) = space.ranked()
     # An epoch's other rows leave more in the allocator's cache.
