@@ -93,6 +93,24 @@ def test_margin_of_a_technique_widens_every_figure():
         assert after == replace(before, low=int(0.9 * before.low), high=int(1.1 * before.high))
 
 
+@pytest.mark.parametrize(
+    ("base", "name", "is_wider"),
+    [
+        ("bnb_8bit", None, True),
+        ("bnb_8bit", "a-trained-model", False),
+        ("bnb_8bit(llm_int8_threshold=0)", None, False),
+        ("bnb_4bit", None, False),
+    ],
+)
+def test_random_weights_may_have_many_outliers_in_8_bits(base, name, is_wider):
+    spec = build_tiny_spec({"adapter": "lora_r8", "base": base})
+    spec = replace(spec, model=replace(spec.model, name_or_path=name))
+    exact = predicted(spec, Replayed(peaks=_peaks(850, 1000), outside=751 * MIB), H200)
+    found = widened(exact, spec, ())
+    assert (found.device.high > exact.device.high) is is_wider
+    assert ("outliers" in " ".join(found.notes)) is is_wider
+
+
 def test_other_card_within_what_is_not_known_is_maybe():
     # By the H200's context of 751 MiB it fits 24 GB; a V100's of 1,343 MiB would be too much.
     prediction = _predicted(_peaks(21_900, 21_900))
