@@ -76,8 +76,15 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
     document they are a problem.
     """
     problems: list[Problem] = []
-    given, deepspeed = _given(document, problems)
+    given = _part(document, "training_arguments", problems) or replace(document, value={})
+    deepspeed = _part(document, "deepspeed", problems)
     is_own_file = isinstance(document.value.get("training_arguments"), str)
+    given = replace(given, value=renamed_today(given.value))
+    if deepspeed is None and given.value.get("deepspeed"):
+        # As for the Trainer, the arguments may name the DeepSpeed file.
+        deepspeed = _part(given, "deepspeed", problems)
+        others = {name: value for name, value in given.value.items() if name != "deepspeed"}
+        given = replace(given, value=others)
     arguments, left_aside, note = _usable_arguments(given, used, is_own_file=is_own_file)
     # Records would repeat a secret anywhere in the file, except of loggers: run.json shows ``***``.
     recorded = {key: value for key, value in document.value.items() if key != "loggers"}
@@ -100,19 +107,6 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
         problems=tuple(problems),
         notes=(note,) if note else (),
     )
-
-
-def _given(document: Document, problems: list[Problem]) -> tuple[Document, Document | None]:
-    """The user's training arguments, by today's names, and their DeepSpeed configuration."""
-    given = _part(document, "training_arguments", problems) or replace(document, value={})
-    given = replace(given, value=renamed_today(given.value))
-    deepspeed = _part(document, "deepspeed", problems)
-    if deepspeed is None and given.value.get("deepspeed"):
-        # As for the Trainer, the arguments may name the DeepSpeed file.
-        deepspeed = _part(given, "deepspeed", problems)
-        others = {name: value for name, value in given.value.items() if name != "deepspeed"}
-        given = replace(given, value=others)
-    return given, deepspeed
 
 
 def _part(document: Document, key: str, problems: list[Problem]) -> Document | None:

@@ -30,7 +30,9 @@ def cpu_arguments(spec: TrialSpec) -> Any:
     given = spec.settings.training_arguments
     arguments = {name: given[name] for name in given if name not in _GPU_ARGUMENTS}
     plain = replace(spec, settings=replace(spec.settings, training_arguments=arguments))
-    with tempfile.TemporaryDirectory() as folder, warnings.catch_warnings():
+    # A Trainer makes its output folder, and nothing is written into this one.
+    folder = tempfile.gettempdir()
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return training_arguments(plain, output_dir=folder, total_steps=3, deepspeed=None)
 

@@ -1,5 +1,6 @@
 """Predicting shows how far it is, because a trace takes seconds."""
 
+import tempfile
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,8 @@ def test_predictions_are_counted_as_they_come(monkeypatch):
     assert seen == [(0, 3), (1, 3), (2, 3), (3, 3)]
 
 
-def test_trials_of_one_memory_have_their_own_steps(tiny_spec):
+def test_trials_of_one_memory_have_their_own_steps(tiny_spec, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     choices: Any = {"precision": "tf32", "optimizer": "adamw_torch"}
     techniques: Any = ({"precision": "fp32"}, {}, {"compile": "inductor"})
     specs = [tiny_spec({**choices, **own}) for own in techniques]
@@ -31,3 +33,5 @@ def test_trials_of_one_memory_have_their_own_steps(tiny_spec):
     steps = [own.step for own in (plain, tf32, compiled) if own.step]
     assert [own.formats for own in steps] == [{}, {"fp32": "tf32"}, {"fp32": "tf32"}]
     assert [own.is_compiled for own in steps] == [False, False, True]
+    # The traced Trainers leave no folder.
+    assert {own.name for own in tmp_path.iterdir() if "inductor" not in own.name} == set()
