@@ -76,6 +76,8 @@ def test_fault_of_one_rank_ends_both_and_names_phase_and_rank(fault, slot, folde
     act = "end" if fault.outcome is Outcome.OK else "hang"
     spec = fault.strike(trial(act=act, evaluate_and_save=True))
     record = slot.run(spec, 1.0 if fault.outcome is Outcome.TIMED_OUT else 60.0)
+    # ``pytest -s`` prints a table.
+    print(f"| {fault.name} | {record.outcome} | {record.phase} | {record.reason} |")
     assert fault.problem_of(record) == ""
     assert slot.run(trial(), 60.0).outcome is Outcome.OK
     assert left_of(slot, folder) == []
