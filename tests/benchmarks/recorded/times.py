@@ -33,7 +33,7 @@ _BUDGETS = (24, 40, 80, 138)
 _ENOUGH = 8
 """Rows among which a pick says something."""
 _ENDS = (0.02, 0.98)
-_MARGIN = 1.25
+_MARGIN = 1.3
 """An interval ends so much beyond these quantiles of the errors: then 95 % of the rows of a model
 are within the intervals of the others."""
 _STEADY = 0.02
