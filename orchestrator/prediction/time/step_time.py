@@ -21,7 +21,12 @@ import yaml
 from numpy.typing import NDArray
 
 from orchestrator.prediction.gpus import Gpu
-from orchestrator.prediction.time.operations import OPTIMIZER, UPDATES, StepWork
+from orchestrator.prediction.time.operations import (
+    LIBRARY_OPTIMIZER,
+    OPTIMIZER,
+    UPDATES,
+    StepWork,
+)
 from orchestrator.prediction.time.tiles import tiled_flop
 
 _FILE = Path(__file__).with_name("efficiencies.yaml")
@@ -70,15 +75,17 @@ def step_time(step: StepWork, gpu: Gpu) -> StepTime | None:
         return None
     constants = learned()
     full = full_rate_seconds(step, gpu)
-    kernels, *updates = (step.work.launches(*kinds) for kinds in ((), *zip(UPDATES, strict=True)))
+    launches = {
+        "seconds_per_kernel": step.work.launches(),
+        "seconds_per_optimizer_kernel": step.work.launches(OPTIMIZER),
+        "seconds_per_library_update": step.work.launches(LIBRARY_OPTIMIZER),
+    }
     seconds = sum(own / constants["efficiencies"].get(kind, 0.65) for kind, own in full.items())
-    seconds += constants["seconds_per_kernel"] * kernels
-    seconds += constants["seconds_per_optimizer_kernel"] * updates[0]
-    seconds += constants["seconds_per_library_update"] * updates[1]
+    seconds += sum(constants[name] * own for name, own in launches.items())
     below, above = constants["errors"]["compiled" if step.is_compiled else "eager"]
     # The errors of other cards were never measured.
     times = 1 if gpu.name in constants["compared"] else 2
-    host = (kernels + sum(updates)) * constants["host_seconds_per_kernel"]
+    host = sum(launches.values()) * constants["host_seconds_per_kernel"]
     bound = _bound(seconds / host, constants["host_spread"])
     # The GPU waits between two steps, and for kernels that are prepared, whatever they take.
     seconds += constants["seconds_per_step"]

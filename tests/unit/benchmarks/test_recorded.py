@@ -119,5 +119,9 @@ def test_learned_efficiencies_are_those_that_the_recorded_rows_fit():
     bound = [own for own in rows if own.host_bound_share <= 0.1]
     fit = times.fitted(bound)
     file = ROOT / "orchestrator/prediction/time/efficiencies.yaml"
-    learned = yaml.safe_load(file.read_text())["efficiencies"]
+    constants = yaml.safe_load(file.read_text())
+    assert constants["seconds_per_library_update"] == pytest.approx(
+        fit.seconds_per_library_update, rel=0.02
+    )
+    learned = constants["efficiencies"]
     assert learned == {kind: pytest.approx(1 / own, abs=2e-3) for kind, own in fit.factors.items()}

@@ -6,6 +6,7 @@ from typing import Any
 
 from orchestrator.prediction import estimator
 from orchestrator.prediction.gpus import load_gpu
+from orchestrator.prediction.time.operations import LIBRARY_OPTIMIZER, OPTIMIZER
 from tests.benchmarks.grids import make_spec
 
 
@@ -35,3 +36,12 @@ def test_trials_of_one_memory_have_their_own_steps(tiny_spec, tmp_path, monkeypa
     assert [own.is_compiled for own in steps] == [False, False, True]
     # The traced Trainers leave no folder.
     assert {own.name for own in tmp_path.iterdir() if "inductor" not in own.name} == set()
+
+
+def test_update_by_another_library_takes_the_host_a_call_for_each_tensor(tiny_spec):
+    optimizers = ("adamw_torch_fused", "adamw_bnb_8bit")
+    specs = [tiny_spec({"optimizer": own}) for own in optimizers]
+    works = [own.step.eager for own in estimator.predict(specs, load_gpu("h200")) if own.step]
+    plain, packed = (own.launches(LIBRARY_OPTIMIZER) for own in works)
+    assert plain == 0
+    assert packed > 2 * works[0].launches(OPTIMIZER)
