@@ -1,8 +1,6 @@
 """Streams on a GPU: the bytes that each of their allocations asks for there."""
 
 import functools
-import hashlib
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -29,10 +27,9 @@ class SizedStream:
         return cls(steps_of(events), sizes)
 
     @functools.cached_property
-    def digest(self) -> bytes:
+    def digest(self) -> tuple[int, int]:
         """Equal for equal streams."""
-        values = json.dumps((self.steps, self.sizes))
-        return hashlib.blake2b(values.encode(), digest_size=16).digest()
+        return hash(tuple(self.steps)), hash(tuple(self.sizes))
 
     @property
     def inputs(self) -> "SizedStream":

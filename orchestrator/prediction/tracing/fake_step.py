@@ -30,6 +30,7 @@ from orchestrator.prediction.tracing.fakes.fake_libraries import (
     movable_modules,
     plain_paged_memory,
     recorded_resizes,
+    unused_libraries,
     usual_masks,
 )
 from orchestrator.prediction.tracing.fakes.fake_quantized import packed_weights
@@ -126,7 +127,7 @@ class FakeStep:
     @contextmanager
     def traced(self, *, is_recorded: bool = True) -> Iterator[None]:
         flash = flash_attention(deterministic=bool(self._arguments.full_determinism))
-        with warnings.catch_warnings(), movable_modules(), usual_masks(), flash:
+        with warnings.catch_warnings(), movable_modules(), usual_masks(), unused_libraries(), flash:
             warnings.simplefilter("ignore")
             on_cuda = cuda_semantics(self._gpu, self.picks, allowed_kernels(self.spec))
             triton = self._triton.present() if triton_libraries(self.spec) else nullcontext()

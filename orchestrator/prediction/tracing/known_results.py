@@ -16,7 +16,6 @@ _DEPENDS_ON_DATA = {
     torch.Tag.inplace_view,
 }
 _NAMESPACES = ("aten", "bitsandbytes")
-_CPU = torch.device("cpu")
 
 
 class _Made(NamedTuple):
@@ -27,6 +26,7 @@ class _Made(NamedTuple):
     shape: torch.Size
     stride: tuple[int, ...]
     dtype: torch.dtype
+    device: torch.device
     offset: int
     owner: int | None
     """Position of the argument whose memory it has; None if it has its own."""
@@ -39,7 +39,7 @@ class _Made(NamedTuple):
                 empty.set_(memory, self.offset, self.shape, self.stride)
         # As ``FakeTensor.__new__`` does it, without setting and checking the same attributes again.
         own: Any = torch.Tensor._make_subclass(
-            FakeTensor, empty, False, dispatch_device=True, device_for_backend_keys=_CPU
+            FakeTensor, empty, False, dispatch_device=True, device_for_backend_keys=self.device
         )
         # bitsandbytes asks for addresses, and does not use them.
         torch._C._set_warn_deprecated_on_mutable_data_ptr(own)
@@ -130,12 +130,14 @@ def _made(output: Any, args: tuple[Any, ...]) -> _Made | None:
     tensors = [(at, own) for at, own in enumerate(args) if isinstance(own, torch.Tensor)]
     owners = [at for at, own in tensors if own.untyped_storage()._cdata == memory]
     with torch._C._DisableTorchDispatch():
-        template = FakeTensor(output.fake_mode, torch.empty(0, device="meta"), _CPU)
+        empty = torch.empty(0, device="meta")
+        template = FakeTensor(output.fake_mode, empty, output.fake_device)
     made = _Made(
         vars(template),
         output.shape,
         output.stride(),
         output.dtype,
+        output.fake_device,
         int(output.storage_offset()),
         owners[0] if owners else None,
     )

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
@@ -20,6 +20,20 @@ def movable_modules() -> AbstractContextManager[Any]:
 def usual_masks() -> AbstractContextManager[Any]:
     """Leave out masks of no effect, which transformers makes only of tensors without data."""
     return patch.object(import_utils, "is_fake_tensor", lambda _: False, create=True)
+
+
+@contextmanager
+def unused_libraries() -> Iterator[None]:
+    """Let no library be imported only to see that nothing is of its classes: PEFT looks for
+    torchao's weights, and accelerate for DeepSpeed's engine."""
+    asking = {
+        "peft.tuners.lora.torchao.is_torchao_available": "torchao",
+        "accelerate.utils.other.is_deepspeed_available": "deepspeed",
+    }
+    with ExitStack() as stack:
+        for name, library in asking.items():
+            stack.enter_context(patch(name, lambda library=library: library in sys.modules))
+        yield
 
 
 def recorded_resizes(recorder: AllocationRecorder) -> AbstractContextManager[Any]:
