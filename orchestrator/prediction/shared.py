@@ -63,7 +63,7 @@ def model_key(spec: TrialSpec) -> str:
     settings = to_json(spec.settings)
     hooks = {place: own for place, own in settings["hooks"].items() if place not in _UNTRACED_HOOKS}
     parts = [
-        *_built(spec, settings),
+        *_built(spec, settings, _UNTRACED_PREFIXES),
         hooks,
         to_json(spec.data),
         spec.measure.evaluate_and_save,
@@ -74,18 +74,20 @@ def model_key(spec: TrialSpec) -> str:
 
 
 def built_key(spec: TrialSpec) -> str:
-    """Equal for trials that build the same model, whatever batches it gets."""
+    """Equal for trials that build the same model, whatever batches it gets and whether it
+    checkpoints."""
     settings = to_json(spec.settings)
     hooks = {place: settings["hooks"].get(place) for place in _BUILDING_HOOKS}
-    return json.dumps([*_built(spec, settings), hooks], sort_keys=True)
+    parts = [*_built(spec, settings, (*_UNTRACED_PREFIXES, "gradient_checkpointing")), hooks]
+    return json.dumps(parts, sort_keys=True)
 
 
-def _built(spec: TrialSpec, settings: Any) -> list[Any]:
-    """What decides both, besides hooks."""
+def _built(spec: TrialSpec, settings: Any, without: tuple[str, ...]) -> list[Any]:
+    """What decides both, besides hooks. ``without``: what other arguments begin with."""
     arguments = {
         name: value
         for name, value in settings["training_arguments"].items()
-        if name not in _UNTRACED_ARGUMENTS and not name.startswith(_UNTRACED_PREFIXES)
+        if name not in _UNTRACED_ARGUMENTS and not name.startswith(without)
     }
     model = to_json(spec.model)
     return [model, arguments, settings["model_kwargs"], settings["deepspeed"], spec.world_size]

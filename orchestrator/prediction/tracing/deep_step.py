@@ -43,6 +43,8 @@ class DeepStep:
         self._is_first = key not in built
         if self._is_first:
             built[key] = self._step(self._model_spec)
+        else:
+            built[key].checkpoint_as(spec)
         self._whole = built[key]
         self.model, self.weights = self._whole.model, self._whole.weights
         self.trained, self.updates = self._whole.trained, self._whole.updates
@@ -129,8 +131,8 @@ def _parts(path: str, layer: nn.Module) -> Iterator[object]:
         settings = {
             key: repr(value)
             for key, value in vars(module).items()
-            if isinstance(value, _PLAIN) and not key.startswith(("_", "layer_i"))
+            if isinstance(value, _PLAIN) and not key.startswith(("_", "layer_i", "gradient_"))
         }
-        yield path, name, type(module), settings
+        yield path, name, type(module), settings, getattr(module, "gradient_checkpointing", False)
     for name, own in layer.named_parameters():
         yield name, own.shape, own.dtype, own.requires_grad, type(own)
