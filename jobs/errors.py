@@ -50,7 +50,6 @@ _TEXTS: Mapping[Outcome, tuple[str, ...]] = {
         r"does not support an attention implementation",
         r"does not support .*(scaled_dot_product_attention|flex)",
         r"does not support Flash ?Attention",
-        r"^KeyError: '(varlen|xformers)'",  # an architecture that lists its own implementations
         r"does not support (gradient|activation) checkpointing",
         r"the package .* (seems to be )?not (be )?installed",
         r"PEFT does not support this adapter",
@@ -64,6 +63,8 @@ _TEXTS: Mapping[Outcome, tuple[str, ...]] = {
 _MEANINGS = {
     outcome: re.compile("|".join(texts), re.IGNORECASE) for outcome, texts in _TEXTS.items()
 }
+_UNLISTED_ATTENTION = re.compile(r"KeyError: '(varlen|xformers)'")
+"""What an architecture raises whose file lists its attention implementations itself."""
 _REQUESTED_SIZE = re.compile(r"[Tt]ried to allocate ([\d.]+) ([KMGT]i?B|bytes)")
 # A decimal prefix is read as the binary one, which overstates a size by less than 8 %.
 _UNITS = {"b": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
@@ -79,6 +80,9 @@ def classify(error: BaseException) -> tuple[Outcome, str, str]:
     if is_disk_full(error):
         return Outcome.SKIPPED, DISK_FULL, disk_full_reason(error)
     text = _text(error)
+    if unlisted := _UNLISTED_ATTENTION.fullmatch(text):
+        reason = f"attention={unlisted[1]} is not among those that this architecture has"
+        return Outcome.UNSUPPORTED, "library", reason
     if _MEANINGS[Outcome.UNSUPPORTED].search(text):
         return Outcome.UNSUPPORTED, "library", _first_line(text)
     return Outcome.FAILED, "", _first_line(text)

@@ -9,9 +9,11 @@ from typing import Any
 from torch import nn
 
 from jobs.spec import ModelSpec, TrialSpec
+from jobs.techniques.axes.loop import enable_checkpointing
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.streams.affine_stream import MicroBatches, Stream
 from orchestrator.prediction.streams.deep_stream import deepened
+from orchestrator.prediction.tracing.cpu_arguments import cpu_arguments
 from orchestrator.prediction.tracing.cuda.cuda_attention import Picks
 from orchestrator.prediction.tracing.fake_step import FakeStep, batches_and_model
 from orchestrator.prediction.tracing.known_results import KnownResults
@@ -44,7 +46,7 @@ class DeepStep:
         if self._is_first:
             built[key] = self._step(self._model_spec)
         else:
-            built[key].checkpoint_as(spec)
+            _checkpoint_as(built[key].model, spec)
         self._whole = built[key]
         self.model, self.weights = self._whole.model, self._whole.weights
         self.trained, self.updates = self._whole.trained, self._whole.updates
@@ -110,6 +112,14 @@ class DeepStep:
     def _step(self, model: ModelSpec) -> FakeStep:
         spec = replace(self.spec, model=model)
         return FakeStep(spec, self._gpu, self._known, (self.batches, model))
+
+
+def _checkpoint_as(model: nn.Module, spec: TrialSpec) -> None:
+    """Let a model that trials share checkpoint what this one does."""
+    for module in model.modules():
+        if hasattr(module, "gradient_checkpointing"):
+            module.gradient_checkpointing = False
+    enable_checkpointing(model, cpu_arguments(spec))
 
 
 def _layers(model: nn.Module, number: int | None) -> list[list[Any]]:

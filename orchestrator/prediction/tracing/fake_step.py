@@ -110,13 +110,6 @@ class FakeStep:
         dtype = None if has_engine else autocast_dtype(self.spec)
         return TrlTrainer(self.spec, *parts, dtype, self._recorder)
 
-    def checkpoint_as(self, spec: TrialSpec) -> None:
-        """Let the model checkpoint what a trial does that shares it."""
-        for module in self.model.modules():
-            if hasattr(module, "gradient_checkpointing"):
-                module.gradient_checkpointing = False
-        enable_checkpointing(self.model, cpu_arguments(spec))
-
     @functools.cached_property
     def trained(self) -> str:
         """Equal for models whose updates are equal: modules, parameters, loop and sharding."""

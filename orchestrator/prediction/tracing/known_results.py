@@ -93,7 +93,9 @@ def _depends_on_shapes(func: Any) -> bool:
 
 
 def _describe(values: Iterable[Any], parts: list[Any]) -> bool:
-    """Append what a result depends on to ``parts``. Returns whether it depends on nothing else."""
+    """Append what a result depends on to ``parts``, which begin with the operator. Returns whether
+    it depends on nothing else. The values of a tensor with data, as of a table of codes, decide no
+    shape."""
     for value in values:
         kind = type(value)
         if kind is FakeTensor:
@@ -106,7 +108,10 @@ def _describe(values: Iterable[Any], parts: list[Any]) -> bool:
             if not _describe(value, parts):
                 return False
         elif isinstance(value, torch.Tensor):
-            return False
+            func = parts[0]
+            if kind is not torch.Tensor or func.is_view or func._schema.is_mutable:
+                return False
+            parts += kind, value.shape, value.stride(), value.dtype, value.device
         else:
             # 1 and 1.0 are equal, but may make tensors of different types.
             parts += kind, value
