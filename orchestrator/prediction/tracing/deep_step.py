@@ -114,7 +114,7 @@ class DeepStep:
         return FakeStep(spec, self._gpu, self._known, (self.batches, model))
 
 
-def _checkpoint_as(model: nn.Module, spec: TrialSpec) -> None:
+def _checkpoint_as(model: Any, spec: TrialSpec) -> None:
     """Let a model that trials share checkpoint what this one does."""
     for module in model.modules():
         if hasattr(module, "gradient_checkpointing"):
