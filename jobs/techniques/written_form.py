@@ -4,6 +4,7 @@ The value of an axis is a text in every column, label and id. To read it, its wo
 its signs those of JSON, which the standard library reads.
 """
 
+import functools
 import json
 import math
 import re
@@ -41,17 +42,22 @@ def written(name: str, parameters: Mapping[str, Any]) -> str:
 def read(text: str) -> tuple[str, dict[str, Any]]:
     """The name and the parameters in a written form; spaces between its parts are allowed. Raises
     ParametersError, which says what is wrong."""
-    match = re.fullmatch(rf"\s*({_WORD.pattern})\s*(?:\((.*)\)\s*)?", text, re.ASCII | re.DOTALL)
-    if match is None:
-        raise ParametersError(f'"{text}" is neither a name nor of the form name(parameter=value)')
-    content = f"{{{' '.join(_tokens(match[2] or ''))}}}"
+    name, content = _in_json(text)
     try:
-        return match[1], json.loads(content, object_pairs_hook=_unique)
+        return name, json.loads(content, object_pairs_hook=_unique)
     except json.JSONDecodeError as error:
         rest = content[error.pos : -1].strip()
         raise ParametersError(
             f"{error.msg.lower()} before {f'{rest!r}' if rest else 'the end'}"
         ) from None
+
+
+@functools.lru_cache  # each of tens of thousands of trials has the same few
+def _in_json(text: str) -> tuple[str, str]:
+    match = re.fullmatch(rf"\s*({_WORD.pattern})\s*(?:\((.*)\)\s*)?", text, re.ASCII | re.DOTALL)
+    if match is None:
+        raise ParametersError(f'"{text}" is neither a name nor of the form name(parameter=value)')
+    return match[1], f"{{{' '.join(_tokens(match[2] or ''))}}}"
 
 
 def _value_text(value: Any) -> str:

@@ -4,6 +4,7 @@
 checked here, so that the plan rules such a trial out at once.
 """
 
+import functools
 from collections.abc import Callable, Iterable, Mapping
 
 from jobs.spec import TrialSpec
@@ -31,10 +32,15 @@ def unmet_requirement(spec: TrialSpec, variants: Iterable[Variant]) -> tuple[str
     if "peft" not in traits:
         traits.add(_ALL_WEIGHTS)
     for requirement in (*spec.settings.requires, *sorted(traits)):
-        for prefix, answer in _ANSWERS.items():
-            if requirement.startswith(prefix) and (reason := answer(requirement, spec)):
+        for answer in _answers(requirement):
+            if reason := answer(requirement, spec):
                 return requirement, reason
     return None
+
+
+@functools.cache
+def _answers(requirement: str) -> list[Callable[[str, TrialSpec], str]]:
+    return [answer for prefix, answer in _ANSWERS.items() if requirement.startswith(prefix)]
 
 
 def _virtual_tokens(requirement: str, spec: TrialSpec) -> str:
