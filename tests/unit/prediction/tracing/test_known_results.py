@@ -61,19 +61,24 @@ def test_operator_runs_once_for_equal_inputs_and_again_for_others():
         def __init__(self, func: Any) -> None:
             self._func = func
             self.namespace, self.tags, self._schema = func.namespace, func.tags, func._schema
+            self.is_view = func.is_view
 
         def __call__(self, *args: Any) -> Any:
             calls.append(args)
             return self._func(*args)
 
     results, counted = KnownResults(), _Counted(_aten.mul.Scalar)
-    with FakeTensorMode():
+    with_data = torch.ones(4)
+    with results.mode:
         integers = torch.empty(4, dtype=torch.int64)
         dtypes = [results.run(counted, (integers, own), {}).dtype for own in (1, 1, 1.0, 1.0, True)]
         results.run(counted, (torch.empty(4), 1), {})
         results.run(counted, (torch.empty(8)[::2], 1), {})
+        for own in (with_data, torch.empty(4, device="meta")):
+            made = [results.run(counted, (own, 1), {}).device for _ in range(2)]
+            assert made == [own.device] * 2
     assert dtypes == [torch.int64, torch.int64, torch.float32, torch.float32, torch.int64]
-    assert len(calls) == 5
+    assert len(calls) == 7
 
 
 @pytest.mark.filterwarnings("ignore:Accessing the data pointer of FakeTensor")
