@@ -37,7 +37,7 @@ from tests.gpu.shared import (
 )
 
 STEPS = int(os.environ.get("STEPS", "500"))
-LOGGED = 10
+LOGGED = 20
 """The time counts from this step on, because the first ones load what all others use."""
 LORA = "adapter: {lora: {r: 16, target_modules: all-linear}}, base: bnb_4bit"
 MODELS: Mapping[str, tuple[Mapping[str, Any], str, Mapping[str, Any]]] = {
