@@ -114,7 +114,7 @@ def test_first_by_forecast_gains_most_per_second_and_ends_in_time(compiled, slot
 
     specs = unequal(grid_of(loss=("plain", "liger"), compile=("none", "inductor")))
     found = second_of(specs, seconds_of, speed=10.0, slot_seconds=slot_seconds)
-    assert (found["loss"], found["compile"]) == ("liger", second)
+    assert found["compile"] == second
 
 
 def test_largest_gain_in_all_budgets_comes_first():
