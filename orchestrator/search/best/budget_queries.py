@@ -189,8 +189,8 @@ class _Deciding:
             is_settled, gains = False, np.finfo(float).tiny * np.eye(1, len(gains), smallest)[0]
             remaining = replace(remaining, values=gains)
         pick = fastest_of(posterior, measured, query.within_bytes)
-        forecast, told = self.state.forecast_log_speed, list(self.state.measured)
-        by_forecast = gains_by_forecast(posterior, forecast, incumbent, told, self.stopping.regret)
+        forecast, tried = self.state.forecast_log_speed, list(self.state.measured)
+        by_forecast = gains_by_forecast(posterior, forecast, incumbent, tried, self.stopping.regret)
         by_forecast *= query.candidates & (fits >= 0.5)
         return _Assessment(
             result=self._result(query, pick, fits, remaining, is_settled=is_settled),

@@ -240,18 +240,18 @@ def gains_by_forecast(
     regret: float,
 ) -> Array:
     """Gains over the incumbent by forecasts of log speeds (-inf without) alone, because in the
-    posterior what is uncertain gains much. Shape (candidates,). None where what is measured tells
-    that it is no faster by more than ``regret``: by its posterior, or because its forecast is that
-    of a measured candidate."""
-    known, told = np.isfinite(forecast), forecast[measured]
+    posterior what is uncertain gains much. Shape (candidates,). 0 without a forecast, and
+    where measurements say that it gains at most ``regret``: by its posterior, or because its
+    forecast is that of a measured candidate."""
+    known, of_measured = np.isfinite(forecast), forecast[measured]
     if incumbent is None:
         rival = forecast[known].min(initial=np.finfo(float).max) - regret
     else:
         rival = (forecast if known[incumbent] else posterior.log_speed)[incumbent]
         known &= posterior.log_speed > posterior.log_speed[incumbent] + regret
     forecast = np.where(known, forecast, rival)
-    is_told = (np.abs(forecast[:, None] - told) <= regret).any(axis=1)
-    return np.where(is_told, 0.0, np.maximum(forecast - rival, 0.0) * posterior.works)
+    is_measured = (np.abs(forecast[:, None] - of_measured) <= regret).any(axis=1)
+    return np.where(is_measured, 0.0, np.maximum(forecast - rival, 0.0) * posterior.works)
 
 
 def smaller_than_tried(posterior: Posterior, tried: Sequence[int], can_run: Mask) -> int | None:
