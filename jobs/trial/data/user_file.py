@@ -84,9 +84,9 @@ def _joined(content: Any, at: str) -> Any:
     if not isinstance(content, list):
         return content
     texts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
-    if not all(isinstance(text, str) for text in texts):
+    if any(not isinstance(text, str) for text in texts):
         raise ValueError(f"{at}: a content has parts without text, and only texts are trained on")
-    return "".join(texts)
+    return "".join(map(str, texts))
 
 
 def _refuse_faulty_chats(dataset: Any, path: str) -> None:
