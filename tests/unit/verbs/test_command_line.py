@@ -6,6 +6,8 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -214,6 +216,20 @@ def test_wrong_option_is_one_line_with_what_may_be_meant(options, said, capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
     assert line.endswith("(--help lists the options)")
+
+
+def test_interrupted_sweep_says_how_to_go_on(monkeypatch, capsys):
+    end = SimpleNamespace(is_interrupted=True, failure="")
+    monkeypatch.setattr("orchestrator.running.sweep_run.run_sweep", lambda _: end)
+    report = SimpleNamespace(unwritten=())
+    monkeypatch.setattr("orchestrator.reporting.publish.publish", lambda _: report)
+    printed = "orchestrator.reporting.terminal.summary.print_summary"
+    monkeypatch.setattr(printed, lambda *_, **__: None)
+    start: Any = SimpleNamespace(folder=SimpleNamespace(path=Path()))
+    options: Any = SimpleNamespace(as_json=False)
+    none: Any = None
+    assert sweep._SweepVerb(config=none, options=options).run(start) == 130
+    assert "the same command with --resume" in capsys.readouterr().err
 
 
 def test_command_runs_a_verb_as_python_does_and_lightly(tmp_path):
