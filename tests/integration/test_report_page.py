@@ -102,7 +102,8 @@ def test_slider_moves_the_decision_and_the_command_agrees(page, capsys):
     assert "in 8 GiB" in page.locator("#decision").inner_text()
     asides = page.locator("#asides").inner_text()
     assert "instead of 8: " in asides
-    assert re.search("With another training recipe .* more samples per second, .*optimizer=sgd", asides)
+    gain = "With another training recipe .* more samples per second, .*optimizer=sgd"
+    assert re.search(gain, asides)
     assert "<= 8 * 1024" in page.locator("#queries ~ .columns").inner_text()
 
 
