@@ -25,7 +25,7 @@ def train(setup: Setup, *, trainer: str) -> Trained:
     live: Any = dpo_trainer(setup)
     live.data_collator = counting(live.data_collator)
     trained = trl_measured(live, setup)
-    columns = _columns(live) | trained.columns
+    columns = {**trained.columns, **_columns(live)}
     return replace(trained, columns=columns, reference_model=live.ref_model)
 
 
