@@ -97,6 +97,9 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     if config.repeats > 1:
         yield "", f"each configuration {config.repeats} times"
     yield from _axes(plan, config)
+    gpus = config.resources.gpus_per_trial
+    if gpus > 1 and all(trial.world_size == 1 for trial in plan.trials):
+        yield "GPUs", f"{gpus} reserved, and one used: values of the axis sharding use all"
     for measure in sorted({trial.measure for trial in plan.trials}, key=repr):
         yield "measure", _measure(measure)
     if config.budgets:
