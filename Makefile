@@ -69,11 +69,13 @@ clean:
 
 # torch is pinned together with everything else: alone, pip would take a build of gigabytes.
 .venv/.installed: pyproject.toml constraints.txt
+	@echo "installing into .venv: some minutes, in which pip is quiet"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[full]'
 	touch $@
 
 .venv/.installed-test: pyproject.toml constraints.txt
+	@echo "installing into .venv: some minutes, in which pip is quiet"
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
 	touch $@ .venv/.installed

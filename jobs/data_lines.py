@@ -15,7 +15,7 @@ from jobs.spec import DatasetFile
 _NEEDED = ("text", "target", "prompt", "completion", "messages", "chosen", "rejected", "input_ids")
 _LABELS = ("labels", "label", "label_ids")
 """Columns whose value every row must have, of the same kind, if the first row has it."""
-_CHATS = ("messages", "prompt", "completion", "chosen", "rejected")
+CHATS = ("messages", "prompt", "completion", "chosen", "rejected")
 """Columns that may hold chats."""
 _READ_FIRST = ("input_ids", "text")
 """Columns that a trial reads rather than chats."""
@@ -49,7 +49,7 @@ def first_fault(
         return ""
     names = columns or {name: name for name in (*_NEEDED, *_LABELS)}
     needed = [theirs for ours, theirs in names.items() if ours in (*_NEEDED, *_LABELS)]
-    chats = [theirs for ours, theirs in names.items() if ours in _CHATS]
+    chats = [theirs for ours, theirs in names.items() if ours in CHATS]
     first = {theirs for ours, theirs in names.items() if ours in _READ_FIRST}
     kinds: dict[str, str] = {}
     try:

@@ -24,6 +24,7 @@ class FlagKind(enum.StrEnum):
     GRADIENTS_DIFFER = "gradients_differ"  # relative error of the worst tensor
     ACCUMULATION_SUSPECT = "accumulation_suspect"  # loss ratio of another accumulated row
     NOT_QUANTIZED = "not_quantized"  # share of the frozen layers' weights in 16 bits or more
+    ROWS_LEFT_OUT = "rows_left_out"  # share of the rows that are not trained on
     CANNOT_EVALUATE = "cannot_evaluate"  # none
     CANNOT_SAVE = "cannot_save"  # none
     CANNOT_LOAD_BEST = "cannot_load_best"  # none

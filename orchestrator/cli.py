@@ -6,6 +6,7 @@ import argparse
 import errno
 import json
 import os
+import re
 import select
 import signal
 import sys
@@ -205,15 +206,29 @@ def print_json(document: object) -> None:
     print(json.dumps(document, indent=2))
 
 
+class _Parser(argparse.ArgumentParser):
+    """A parser that answers a mistake with one line, which names what may be meant."""
+
+    def error(self, message: str) -> NoReturn:
+        from orchestrator.planning.problems import guess_after
+
+        what, _, given = message.partition(": ")
+        if what == "unrecognized arguments":
+            word = given.split()[0]
+            what = "no option" if word.startswith("-") else "nothing is expected at"
+            message = f"{what} {word}{guess_after(word, self._option_string_actions)}"
+        elif found := re.search(r"invalid choice: '(.*)' \(choose from (.*)\)", message):
+            message += guess_after(found[1], re.findall(r"'([^']+)'", found[2]))
+        self.exit(EXIT_USAGE, f"{self.prog}: {message} (--help lists the options)\n")
+
+
 def verb_parser(
     verb: str, about: str | None, failure: str = "", others: Mapping[int, str] | None = None
 ) -> argparse.ArgumentParser:
     """A parser for a verb, whose help ends with the exit statuses: when it fails, and others."""
     own = {EXIT_FAILURE: failure} if failure else {}
     prog = f"python -m orchestrator.{verb}"
-    return argparse.ArgumentParser(
-        prog=prog, description=about, epilog=epilog({**own, **(others or {})})
-    )
+    return _Parser(prog=prog, description=about, epilog=epilog({**own, **(others or {})}))
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:
@@ -248,9 +263,10 @@ def add_options(parser: argparse.ArgumentParser, *, output: str) -> None:
     budget = "end in this time; trials that have not started by then are recorded as skipped"
     dest = "time_budget_seconds"
     add("--time-budget", dest=dest, type=duration, metavar="15m", help=budget)
+    earlier = parser.add_mutually_exclusive_group()
     resume = "continue a run: repeat nothing that has finished"
-    add("--resume", action="store_true", help=resume)
-    add("--fresh", action="store_true", help="measure everything again")
+    earlier.add_argument("--resume", action="store_true", help=resume)
+    earlier.add_argument("--fresh", action="store_true", help="measure everything again")
     as_json = "print JSON instead of text, and progress to stderr"
     add("--json", dest="as_json", action="store_true", help=as_json)
     add("--address", help="a Ray cluster's address (default: RAY_ADDRESS, else this machine)")

@@ -63,6 +63,7 @@ class _SweepVerb:
         print_summary(report, as_json=self.options.as_json)
         cli.print_notes(report.unwritten)
         if end.is_interrupted:
+            cli.print_note("interrupted: the same command with --resume runs the other trials")
             return cli.EXIT_INTERRUPTED
         if end.failure:
             print(end.failure, file=sys.stderr)
@@ -73,13 +74,18 @@ class _SweepVerb:
         from jobs.node import nvml
         from orchestrator.planning.plan import plan
         from orchestrator.planning.prechecks.mistakes import model_facts
+        from orchestrator.planning.prechecks.technique_requirements import missing_packages
         from orchestrator.reporting.verbs.dry_run import describe, to_json
         from orchestrator.running.ray_address import is_elsewhere
 
+        is_remote = is_elsewhere(self.options.address)
         has_gpu = bool(self.options.predict or nvml.visible_uuids())
-        planned = plan(self.config, has_gpu=has_gpu or is_elsewhere(self.options.address))
+        planned = plan(self.config, has_gpu=has_gpu or is_remote)
+        if not is_remote:
+            cli.print_notes(missing_packages(planned.trials))
         facts = model_facts(self.config, cli.print_note, planned.trials)
         cli.print_notes(facts.refused)
+        status = cli.EXIT_OK if planned.trials else cli.EXIT_FAILURE
         predicted = None
         if self.options.predict is not None:
             from orchestrator.api.predictions import predicted as predict
@@ -90,11 +96,11 @@ class _SweepVerb:
             if predicted is not None:
                 document["predicted"] = predicted.rows
             cli.print_json(document)
-            return cli.EXIT_OK
+            return status
         print(describe(planned, self.config, facts.lines()))
         if predicted is not None:
             print(f"\nPredicted for {predicted.gpu}, GiB\n{predicted}")
-        return cli.EXIT_OK
+        return status
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from jobs import gradient_check, rank_records, steady_state
-from jobs.flags import Flag, flag_columns
+from jobs.flags import Flag, FlagKind, flag_columns
 from jobs.gradient_check import scaling_flag
 from jobs.record import Column
 from jobs.spec import TrialSpec
@@ -96,9 +96,11 @@ def _flags(values: Mapping[str, Any], spec: TrialSpec, device_type: str) -> list
         allocator_retries=values.get("allocator_retries", 0),
         new_shapes_share=values.get("new_shapes_share", 0.0),
     )
+    left_out = values.get("rows_left_out_share")
     others = (
         scaling_flag(values.get("accumulation_loss_ratio"), spec.accumulation),
         unquantized_flag(values.get("base_quantized_share")),
+        Flag(FlagKind.ROWS_LEFT_OUT, left_out) if left_out else None,
     )
     return [*flags, *(flag for flag in others if flag is not None)]
 

@@ -112,7 +112,8 @@ def stored_tensors(parameter: Any) -> Iterator[torch.Tensor]:
     packed = getattr(parameter, "quant_state", None)
     while packed is not None:
         yield from nested_tensors([packed.absmax, packed.code, packed.offset])
-        packed = packed.state2
+        # On a CPU, bitsandbytes unpacks the scales for a forward pass without gradients.
+        packed = packed.state2 if packed.nested else None
     yield from nested_tensors(getattr(parameter, "SCB", None))
 
 

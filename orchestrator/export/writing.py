@@ -11,7 +11,7 @@ import yaml
 
 from jobs.flags import LOSS
 from jobs.permissions import refusal
-from jobs.spec import TrialSpec, to_json
+from jobs.spec import ModelSpec, TrialSpec, to_json
 from jobs.spec.limits import MAX_SEED
 from orchestrator.analysis.configuration import MISMATCH, Configuration
 from orchestrator.analysis.dataset import Dataset
@@ -29,6 +29,7 @@ from orchestrator.planning.choices.arguments import (
     argument_names,
 )
 from orchestrator.planning.dialects.write_back.changed_file import ChangedFile, changed_file
+from orchestrator.prediction.estimator import quiet_libraries
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation_notes import notes
 from orchestrator.storage.layout import written_beside
@@ -67,7 +68,8 @@ def export(
     try:
         if reason := refusal(spec):
             raise NotExportableError(reason)
-        texts = _training_files(spec, label, epochs, logging or {}, peak_bytes)
+        with quiet_libraries():  # the code of a loop is copied from its modules, which import them
+            texts = _training_files(spec, label, epochs, logging or {}, peak_bytes)
         texts["README.md"] = readme(spec, label, measured or {}, notes)
         texts["requirements.txt"] = requirements(spec, versions or {})
     except NotExportableError:
@@ -161,7 +163,7 @@ def export_candidate(
     if own_file is not None:
         changed = changed_file(own_file, spec.choices)
         copies[f"changed_{own_file.name}"] = changed.text
-        warnings += _about_own_file(own_file.name, changed)
+        warnings += _about_own_file(own_file.name, changed, spec.model)
     return export(
         _with_own_seed(spec, own),
         folder,
@@ -199,10 +201,21 @@ def _source(
     return spec, warnings
 
 
-def _about_own_file(name: str, changed: ChangedFile) -> Iterator[str]:
+def _about_own_file(name: str, changed: ChangedFile, model: ModelSpec) -> Iterator[str]:
     yield f"changed_{name} is your {name} with {'; '.join(changed.changes) or 'no change'}"
     if changed.not_written:
-        yield f"its format cannot say {'; '.join(changed.not_written)}"
+        choices = "; ".join(changed.not_written)
+        yield f"changed_{name} does not have {choices}, as measured, but its own choices there"
+    if _is_other_model(changed.model, model):
+        yield f"{name} trains another model than the run, so the figures are not those of {name}"
+
+
+def _is_other_model(own: Mapping[str, Any], measured: ModelSpec) -> bool:
+    """Whether two models differ in what both say of themselves."""
+    known = {**to_json(measured), **measured.config}
+    said = {**own, **own.get("config", {})}
+    shared = (said.keys() & known.keys()) - {"config"}
+    return any(None not in (said[key], known[key]) and said[key] != known[key] for key in shared)
 
 
 def _with_own_seed(spec: TrialSpec, own: Mapping[str, Any]) -> TrialSpec:

@@ -179,19 +179,27 @@ class _Reader:
             self._loader = Loader(text)
             node = self._loader.get_single_node()
             return None if node is None else self._value(node, ())
-        except yaml.MarkedYAMLError as error:
-            mark, start = error.problem_mark or error.context_mark, error.context_mark
-            reason = f"not valid YAML: {error.problem}"
-            if "'\\t'" in reason:
-                reason += "; indent by spaces instead of tabs"
-            if error.context and start:
-                reason += f", {error.context} that starts on line {start.line + 1}"
-            self._complain(1 if mark is None else mark.line + 1, reason)
         except yaml.YAMLError as error:
-            self._complain(1, f"not valid YAML: {str(error).splitlines()[0]}")
+            self._complain_of_syntax(text, error)
         except RecursionError:
             self._complain(1, _TOO_DEEP)
         return None
+
+    def _complain_of_syntax(self, text: str, error: Any) -> None:
+        if self._file.endswith(".json"):
+            try:
+                json.loads(text)
+            except json.JSONDecodeError as own:
+                self._complain(own.lineno, f"not valid JSON: {own.msg}, in column {own.colno}")
+                return
+        start = getattr(error, "context_mark", None)
+        mark = getattr(error, "problem_mark", None) or start
+        reason = f"not valid YAML: {getattr(error, 'problem', str(error).splitlines()[0])}"
+        if "'\\t'" in reason:
+            reason += "; indent by spaces instead of tabs"
+        if start and error.context:
+            reason += f", {error.context} that starts on line {start.line + 1}"
+        self._complain(1 if mark is None else mark.line + 1, reason)
 
     def _complain(self, where: yaml.Node | int, message: str, at: KeyPath = ()) -> None:
         line = where if isinstance(where, int) else _line_of(where)

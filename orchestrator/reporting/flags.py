@@ -137,6 +137,12 @@ WORDINGS: Mapping[FlagKind, Wording] = {
     FlagKind.CANNOT_LOAD_BEST: _cannot("load the best", "loading the checkpoint's weights"),
     FlagKind.CANNOT_RESUME: _cannot("resume", "continuing from the checkpoint"),
     FlagKind.CANNOT_MERGE: _cannot("merge", "merging the adapter"),
+    FlagKind.ROWS_LEFT_OUT: Wording(
+        "rows left out",
+        "share of the rows that are not trained on, because their prompts are too long",
+        "{} of the rows are not trained on: their prompts leave no room for an answer",
+        percent,
+    ),
     FlagKind.NOT_QUANTIZED: Wording(
         "not quantized",
         "share of the frozen layers' weights that stay in 16 bits or more",

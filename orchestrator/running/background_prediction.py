@@ -4,6 +4,7 @@ import functools
 import logging
 import multiprocessing
 import os
+import threading
 import time
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -53,13 +54,16 @@ class BackgroundPredictor(ExitStack, Observer):
         gives_times: bool = False,
     ) -> None:
         """``group``: the trials that share traces go to the same worker, so that each trace is made
-        once. ``gives_times``: for the search, which otherwise expects what is recorded."""
+        once. ``gives_times``: for a search that begins with forecasts; others expect what is
+        recorded. Its first record waits for as many answers as there are workers."""
         super().__init__()
         self._predict = predict
         self._group = group
         self._gives_times = gives_times
         self._requests: list[tuple[Choose, Gpu, dict[str, float], dict[str, float]]] = []
         self._seconds: defaultdict[str, dict[str, float]] = defaultdict(dict)
+        self._answers = threading.Semaphore(0)
+        self._has_waited = False
         self._is_compared = False
         """Whether a trial's transformers was compared with the one that is traced."""
 
@@ -75,8 +79,16 @@ class BackgroundPredictor(ExitStack, Observer):
         """Trial id -> likely seconds of a sample of the same trials, where they are known."""
         return self._seconds[gpu_model]
 
+    def begin_early(self) -> None:
+        """Start to predict before the first trial, if the second one needs forecasts."""
+        if self._gives_times:
+            self._begin()
+
     def started(self, spec: TrialSpec) -> None:
         """Start to predict, if this is the first trial."""
+        self._begin()
+
+    def _begin(self) -> None:
         requests, self._requests = self._requests, []
         if not requests:
             return
@@ -84,6 +96,7 @@ class BackgroundPredictor(ExitStack, Observer):
             pool = workers()
         except OSError as error:  # the limit of processes is reached
             _log_failure(error)
+            self._has_waited = True
             return
         self.callback(pool.join)
         self.enter_context(pool)
@@ -91,6 +104,19 @@ class BackgroundPredictor(ExitStack, Observer):
         chooser = self.enter_context(ThreadPoolExecutor(max_workers=1))
         for request in requests:
             chooser.submit(self._answer, pool, *request)
+
+    def completed(self, record: TrialRecord, waits: bool) -> TrialRecord | None:
+        """The first record waits for forecasts, at most as long as its trial took: without them,
+        the next trial would be of what is usually fast."""
+        if not self._gives_times or self._has_waited:
+            return record
+        if not waits:
+            return None
+        self._has_waited = True
+        due = time.monotonic() + record.slot_seconds
+        for _ in range(_number_of_workers()):
+            self._answers.acquire(timeout=max(0.0, due - time.monotonic()))
+        return record
 
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
         """Warn if the first measured trial had another transformers than the one that is traced."""
@@ -126,14 +152,21 @@ class BackgroundPredictor(ExitStack, Observer):
                 time = None if step is None else time_of(step, gpu)
                 if time is not None:
                     seconds[prediction.trial_id] = time.likely_seconds_per_sample
+            self._answers.release()
 
+        def fail(error: BaseException) -> None:
+            _log_failure(error)
+            self._answers.release()
+
+        unused = _number_of_workers()
         try:
             for group in self._group(choose()):
-                pool.apply_async(
-                    self._predict, (group, gpu), callback=keep, error_callback=_log_failure
-                )
+                pool.apply_async(self._predict, (group, gpu), callback=keep, error_callback=fail)
+                unused -= 1
         except Exception as error:  # the thread would hide it
             _log_failure(error)
+        for _ in range(unused):
+            self._answers.release()
 
 
 def constants_of(gpu_model: str) -> str:
@@ -157,7 +190,11 @@ def workers(number: int = 0) -> Pool:
     host need the others. Raises OSError if no more processes may start."""
     # Spawned, not forked, because the driver has threads.
     context = multiprocessing.get_context("spawn")
-    return context.Pool(number or max(1, cores() // 4), _prepare_worker)
+    return context.Pool(number or _number_of_workers(), _prepare_worker)
+
+
+def _number_of_workers() -> int:
+    return max(1, cores() // 4)
 
 
 @contextmanager

@@ -97,7 +97,6 @@ def measure(work: RunRequest, screening: Screening, start: Start, folder: RunFol
         folder,
         [progress, *work.observers, *loggers, forecasts],
         time_budget_seconds=budget,
-        complete=forecasts.completed,
     )
     for line in (work.headline, *screening.notes, *_opening_lines(work, cluster, folder, budget)):
         progress.print(line)

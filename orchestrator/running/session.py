@@ -29,15 +29,11 @@ class Session:
         observers: Sequence[Observer] = (),
         *,
         time_budget_seconds: float | None = None,
-        complete: Callable[[TrialRecord, bool], TrialRecord | None] = lambda record, _: record,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """``complete`` adds to a record what its trial could not know. It gives None if that is not
-        known yet, unless it is to wait."""
         self.search = search
         self._folder = folder
         self._observers = tuple(observers)
-        self._complete = complete
         self._clock = clock
         self._ends_at = math.inf if time_budget_seconds is None else clock() + time_budget_seconds
         self.close_reason: CloseReason | None = None
@@ -137,11 +133,14 @@ class Session:
         """Write and tell the records that are complete; with ``waits`` all."""
         incomplete, self._incomplete = self._incomplete, []
         for record in incomplete:
-            completed = self._complete(record, waits)
-            if completed is None:
-                self._incomplete.append(record)
+            for observer in self._observers:
+                completed = observer.completed(record, waits)
+                if completed is None:
+                    self._incomplete.append(record)
+                    break
+                record = completed
             else:
-                self._take(completed)
+                self._take(record)
 
     def _take(self, record: TrialRecord) -> None:
         try:

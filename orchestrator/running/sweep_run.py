@@ -138,7 +138,7 @@ def run_sweep(
         planned = early.result()
         start.check_model()
         if planned.predictor is not None:
-            stack.enter_context(planned.predictor)
+            stack.enter_context(planned.predictor).begin_early()
         work = _measurement(planned, screening.cluster, start.folder, verb)
         session = measure(work, screening, start, start.folder)
     return SweepEnd(

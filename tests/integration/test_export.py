@@ -195,6 +195,19 @@ def _script(spec: TrialSpec, folder: Path) -> dict[str, Any]:
         return runpy.run_path(str(folder / "train.py"), run_name="exported")
 
 
+def test_exported_script_names_an_option_that_it_does_not_have(
+    tiny_spec, tmp_path, monkeypatch, capsys
+):
+    make_arguments = _script(tiny_spec(), tmp_path / "train")["make_arguments"]
+    for option, meant in (("max_stepz", "max_steps"), ("eval_shere", "eval_share")):
+        monkeypatch.setattr(sys, "argv", ["train.py", f"--{option}", "3"])
+        with pytest.raises(SystemExit):
+            make_arguments()
+        said = capsys.readouterr().err
+        assert f"error: no option --{option}; did you mean --{meant}?" in said
+        assert said.count("\n") == 2
+
+
 @pytest.mark.parametrize(
     ("loop", "last"), [("trainer", "trainer_state.json"), ("accelerate", "epoch_state.pt")]
 )

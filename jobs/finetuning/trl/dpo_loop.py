@@ -6,12 +6,11 @@ from typing import Any
 
 import transformers
 
-from jobs.finetuning.trl.sft_loop import trl_trainer
+from jobs.finetuning.trl.sft_loop import trl_measured, trl_trainer
 from jobs.finetuning.trl.sft_rows import counting
 from jobs.finetuning.user_code.objects import UserCodeError
-from jobs.loops.accumulated_loss import LossScale
 from jobs.loops.contract import Setup, Trained
-from jobs.loops.trainer import Metered, measured
+from jobs.loops.trainer import Metered
 from jobs.trial.weight_formats import storage_bytes
 
 
@@ -25,8 +24,9 @@ def train(setup: Setup, *, trainer: str) -> Trained:
     datasets.disable_caching()
     live: Any = dpo_trainer(setup)
     live.data_collator = counting(live.data_collator)
-    trained = measured(live, setup, LossScale.as_declared(live))
-    return replace(trained, columns=_columns(live), reference_model=live.ref_model)
+    trained = trl_measured(live, setup)
+    columns = {**trained.columns, **_columns(live)}
+    return replace(trained, columns=columns, reference_model=live.ref_model)
 
 
 def dpo_trainer(setup: Setup) -> Metered:

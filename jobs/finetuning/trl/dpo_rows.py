@@ -49,7 +49,8 @@ def prepared_pairs(
             f"TRL leaves no pair: each prompt has {rows.tokens} tokens or more, and pairs are cut "
             "to that many"
         )
-    collator = PreparedRows(rows.tokenizer, rows.width, counts_rows=True)
+    left_out = 1 - len(dataset) / len(rows.dataset)
+    collator = PreparedRows(rows.tokenizer, rows.width, counts_rows=True, left_out=left_out)
     return dataset.select_columns(list(COLUMNS)), collator
 
 
@@ -69,10 +70,6 @@ def _prepared_by_trl(rows: Any, parameters: Mapping[str, Any]) -> Any:
         )
     except (AttributeError, IndexError, RuntimeError, TypeError, ValueError) as error:
         raise refusal("these rows", error) from error
-    left_out = len(rows.dataset) - len(prepared)
-    if left_out:
-        pairs = f"{left_out} of {len(rows.dataset)} pairs"
-        print(f"TRL leaves out {pairs}, whose prompts fill the {rows.tokens} tokens", flush=True)
 
     def cut(row: Mapping[str, Any]) -> dict[str, Any]:
         """The answers, cut as TRL's collator does: with its prompt, each has at most the limit."""

@@ -145,6 +145,11 @@ services_of("jobs.finetuning.trl.sft_loop", "sft_trainer")
 services_of("jobs.finetuning.trl.dpo_loop", "dpo_trainer", "reference_copy", "drop_copied_adapter")
 
 COLUMNS += (
+    Column.number(
+        "rows_left_out_share",
+        "Share of the rows that TRL leaves out, because a prompt as long as the limit leaves no "
+        "room for an answer; 0 where rows are packed, null for other loops",
+    ),
     Column.text(
         "reference",
         "What a preference training compared with: a frozen model (model), the model without its "

@@ -14,7 +14,7 @@ from jobs.spec import DatasetFile, SyntheticData
 from jobs.trial.data.recognition import Source
 from jobs.trial.data.row_lengths import ragged_lengths, random_lengths, random_token_range
 from jobs.trial.data.tokenizing import loaded_tokenizer, tokenizer_of
-from jobs.trial.data.user_file import named_rows, rows_of_file
+from jobs.trial.data.user_file import named_rows, rows_of_file, with_joined_parts
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -105,7 +105,7 @@ def pairs_of_file(file: DatasetFile) -> RawRows:
     if "images" in dataset.column_names:
         raise ValueError(f"{file.path} has images, and pairs of answers are made from texts alone")
     kept = [name for name in _PAIR_COLUMNS if name in dataset.column_names]
-    dataset = dataset.select_columns(kept)
+    dataset = with_joined_parts(dataset.select_columns(kept), file.path)
     for number, row in enumerate(dataset, 1):
         if problem := pair_problem(row):
             raise ValueError(f"row {number} of {file.path} {problem}")

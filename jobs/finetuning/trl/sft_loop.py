@@ -1,5 +1,6 @@
 """The loop of TRL's ``SFTTrainer``, measured in the same way as the Trainer's loop."""
 
+from dataclasses import replace
 from typing import Any
 
 from jobs.finetuning.trl.parameters import refusal
@@ -18,7 +19,14 @@ def train(setup: Setup) -> Trained:
     if rows.flattens_rows:
         collate = trainer.data_collator
         trainer.data_collator = counting(collate, in_blocks=rows.samples_of_rows is not None)
-    return measured(trainer, setup, LossScale.as_declared(trainer))
+    return trl_measured(trainer, setup)
+
+
+def trl_measured(trainer: Metered, setup: Setup) -> Trained:
+    """``measured``, with the share of the rows that TRL left out."""
+    rows: Any = setup.collator
+    trained = measured(trainer, setup, LossScale.as_declared(trainer))
+    return replace(trained, columns={"rows_left_out_share": rows.left_out})
 
 
 def sft_trainer(setup: Setup) -> Metered:

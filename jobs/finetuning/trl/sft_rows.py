@@ -22,6 +22,7 @@ class PreparedRows:
     flattens_rows: bool = False  # whether a batch is one sequence without padding
     counts_rows: bool = False  # whether the shape of a batch does not say how many rows it holds
     samples_of_rows: Sequence[int] | None = None  # of each block; None: a row is one sample
+    left_out: float = 0.0  # share of the rows without room for a label; of blocks unknown, and 0
 
     @property
     def count_samples(self) -> Callable[[Mapping[str, Any]], int] | None:
@@ -80,6 +81,8 @@ def prepared(
         raise ValueError("TRL leaves no row: each is longer than the limit before its answer")
     flattens = is_packed or batching == "flattened_rows"
     settings = PreparedRows(rows.tokenizer, rows.width, flattens, counts_rows=flattens)
+    if not is_packed:
+        settings = replace(settings, left_out=1 - len(dataset) / len(rows.dataset))
     if batching == "packed_whole_rows":
         settings = replace(settings, samples_of_rows=list(map(len, dataset["seq_lengths"])))
     return dataset, settings

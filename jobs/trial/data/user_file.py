@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from jobs.data_files import problem_of_path
-from jobs.data_lines import Row, chat_fault, naming_the_line
+from jobs.data_lines import CHATS, Row, chat_fault, naming_the_line
 from jobs.spec import DatasetFile, Task
 from jobs.trial.data.class_labels import numbered
 from jobs.trial.data.collators import IGNORED, Collator, PadRows, tokenizer_collator
@@ -47,7 +48,45 @@ def rows_of_file(file: DatasetFile, task: Task) -> tuple[Any, Source]:
         raise ValueError(refusal(file.path, task, theirs or dataset.column_names))
     if source in ("messages", "prompt"):
         _refuse_faulty_chats(dataset, file.path)
+    if task == "causal-lm":
+        dataset = with_joined_parts(dataset, file.path)
     return dataset, source
+
+
+def with_joined_parts(dataset: Any, path: str) -> Any:
+    """The rows, with a text as every content of a chat. Where it was a list of parts, it is their
+    texts, because most templates cannot write a list. Raises ValueError for parts without text."""
+    chats = [
+        name for name, kind in dataset.features.items() if name in CHATS and not _is_of_texts(kind)
+    ]
+
+    def joined(row: Row, index: int) -> Row:
+        at = f"{path}, row {index + 1:,}"
+        return {name: _with_joined_parts(row[name], at) for name in chats}
+
+    return dataset.map(joined, with_indices=True) if chats else dataset
+
+
+def _is_of_texts(kind: Any) -> bool:
+    """Whether a column holds texts, or chats whose contents are texts."""
+    message = getattr(kind, "feature", None)
+    content = message.get("content") if isinstance(message, Mapping) else kind
+    return getattr(content, "dtype", None) == "string"
+
+
+def _with_joined_parts(chat: Any, at: str) -> Any:
+    if not isinstance(chat, list):
+        return chat
+    return [{**own, "content": _joined(own.get("content"), at)} for own in chat]
+
+
+def _joined(content: Any, at: str) -> Any:
+    if not isinstance(content, list):
+        return content
+    texts = [part.get("text") if isinstance(part, Mapping) else part for part in content]
+    if any(not isinstance(text, str) for text in texts):
+        raise ValueError(f"{at}: a content has parts without text, and only texts are trained on")
+    return "".join(map(str, texts))
 
 
 def _refuse_faulty_chats(dataset: Any, path: str) -> None:
@@ -61,7 +100,7 @@ def _refuse_faulty_chats(dataset: Any, path: str) -> None:
 
     # datasets keeps what a filter found, so that a file is checked once. Other columns may be
     # images, which it would decode.
-    chats = [name for name in ("messages", "prompt", "completion") if name in dataset.column_names]
+    chats = [name for name in CHATS if name in dataset.column_names]
     dataset.select_columns(chats).filter(is_read, with_indices=True)
 
 

@@ -135,16 +135,14 @@ def ignored_reason(name: str, value: Any) -> str:
     """Why a trial ignores an argument of the user's file whatever the axes; empty if it does not.
     It is about names and logs, which do not change the training, or of transformers 4."""
     if name in EXPORTED:
-        return "what files to train with keep, and a measurement decides itself"
+        return "a measurement needs none of it; files to train with keep it"
     if name == "report_to":
-        return (
-            "what is off while it is measured; tune's train.py has it, recommend's by --report-to"
-        )
+        return "off while it is measured; tune's train.py has it, recommend's by --report-to"
     if runner_reason(name) or name.startswith(_LOGGING):
-        return "what a measurement decides itself, and train.py takes on its command line"
+        return "a measurement decides it; train.py takes it on its command line"
     fields = argument_names()
     if name not in FORMER.split() or fields is None or name in fields:
         return ""
     if value and name in _TODAY:
-        return f"what is written {_TODAY[name]} today"
-    return f"what transformers {installed_version('transformers')} no longer has"
+        return f"today it is written {_TODAY[name]}"
+    return f"transformers {installed_version('transformers')} no longer has it"

@@ -133,13 +133,13 @@ def _usable_arguments(
             continue  # a file that the Trainer wrote has every field
         reason = ignored_reason(name, value)
         if is_own_file and not reason and (axis := deciding_axis(name, used)):
-            reason = f"what the axis {axis} decides"
+            reason = f"the axis {axis} decides it"
         if reason:
             ignored.setdefault(reason, []).append(name)
         else:
             kept[name] = value
     left_aside = {name: part.value[name] for names in ignored.values() for name in names}
-    listed = [f"{reason} ({', '.join(names)})" for reason, names in ignored.items()]
+    listed = [f"{', '.join(names)} ({reason})" for reason, names in ignored.items()]
     note = f"{part.file}: left aside: {'; '.join(listed)}" if listed else ""
     return replace(part, value=kept), left_aside, note
 

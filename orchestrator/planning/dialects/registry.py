@@ -119,19 +119,28 @@ def _call(known: Dialect, words: Sequence[str]) -> re.Match[str] | None:
 
 
 def _parts(words: list[str]) -> tuple[list[str], dict[str, Any], dict[str, Any]]:
-    """What a command calls, the options of its launcher, which stand before the script or the
-    module (``accelerate launch --x 1 train.py``), and its own."""
+    """What a command calls, the options of its launcher, which stand before the script, module or
+    other call (``accelerate launch --x 1 train.py``), and its own."""
     for at, word in enumerate(words[:-1]):
         if word == "-m" and not words[at + 1].startswith("torch."):
             words[at + 1] = words[at + 1].replace(".", "/") + ".py"
     flags = (index for index, word in enumerate(words) if word.startswith("--"))
     first = next(flags, len(words))
-    begin = first
+    start = begin = first
     if not any(_call(known, words[:first]) for known in dialects()):
-        scripts = (at + 1 for at, word in enumerate(words) if word.endswith(".py"))
-        begin = next(scripts, first)
-    launch = [word for word in words[first : begin - 1] if word != "-m"]
+        ends = (at + 1 for at in range(len(words)) if _length(words[first : at + 1]))
+        begin = next(ends, first)
+        start = begin - _length(words[first:begin])
+    launch = [word for word in words[first:start] if word != "-m"]
     return words[:begin], _options(launch), _options([*words[:first], *words[begin:]])
+
+
+def _length(words: Sequence[str]) -> int:
+    """How many of these words, at their end, call a trainer."""
+    calls = filter(None, (_call(known, words) for known in dialects()))
+    starts = (found.start() for found in calls if found.end() == len(" ".join(words)))
+    start = min(starts, default=None)
+    return 0 if start is None else len(" ".join(words)[start:].split())
 
 
 def _options(words: Sequence[str]) -> dict[str, Any]:

@@ -171,6 +171,9 @@ def _value_problems(
         if None in columns[name]:
             number = columns[name].index(None) + 1
             yield name, f"row {number} has no {name}; remove the rows without one"
+        kinds = [isinstance(value, int | float) for value in columns[name]]
+        if name == "text" and True in kinds:
+            yield name, f"row {kinds.index(True) + 1} has a number where its text should be"
         if name == "messages" and str in set(map(type, columns[name])):
             yield name, "holds texts instead of lists of messages; parse them, if they are JSON"
     names = [name for name in ("labels", "label") if name in columns and task in _NEED_LABELS]

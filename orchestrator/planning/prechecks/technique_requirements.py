@@ -5,13 +5,15 @@ checked here, so that the plan rules such a trial out at once.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from jobs.spec import TrialSpec
 from jobs.techniques import Variant
-from jobs.trial.requirements import unmet_reason
+from jobs.trial.requirements import lacks_package, unmet_reason
 from orchestrator.planning.library_facts import facts
 from orchestrator.planning.prechecks.model_configuration import ModelConfiguration
+from orchestrator.units import count
 
 _ALL_WEIGHTS = "weights_that_train"
 """What a trial without an adapter needs."""
@@ -43,18 +45,27 @@ def _answers(requirement: str) -> list[Callable[[str, TrialSpec], str]]:
     return [answer for prefix, answer in _ANSWERS.items() if requirement.startswith(prefix)]
 
 
+def missing_packages(trials: Sequence[TrialSpec]) -> Iterator[str]:
+    """A sentence for each package that trials need and this machine lacks."""
+    needed = Counter(own for spec in trials for own in spec.settings.requires)
+    for requirement, number in needed.items():
+        if lacks_package(requirement):
+            reason = unmet_reason(requirement, trials[0])
+            yield f"{number} of {count(len(trials), 'trial')} cannot run here: {reason}"
+
+
 def _virtual_tokens(requirement: str, spec: TrialSpec) -> str:
-    count = requirement.partition(":")[2]
-    if not count:
+    added = requirement.partition(":")[2]
+    if not added:
         return unmet_reason(requirement, spec)
     positions = ModelConfiguration.of(spec.model).usable_positions()
     file = spec.data.file
     # Token ids stay as they are, so that only the node knows how many there are.
     has_no_limit = file is not None and file.tokenizer is None and file.max_tokens is None
-    if positions is None or has_no_limit or spec.data.tokens + int(count) <= positions:
+    if positions is None or has_no_limit or spec.data.tokens + int(added) <= positions:
         return ""
     return (
-        f"{count} virtual tokens and {spec.data.tokens} tokens are more than the model's "
+        f"{added} virtual tokens and {spec.data.tokens} tokens are more than the model's "
         f"{positions} positions"
     )
 

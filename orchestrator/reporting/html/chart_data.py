@@ -255,7 +255,7 @@ def batch_lines(
             name = label(dict(techniques), axes)
             ordered = [points[size] for size in sorted(points)]
             line: dict[str, Any] = {
-                "name": name if moved else f"{name} (baseline)",
+                "name": name if moved or name == "baseline" else f"{name} (baseline)",
                 "moved": moved,
                 "points": [index_of[own.trial_ids[0]] for own in ordered],
                 "sizes": sorted(points),

@@ -25,7 +25,7 @@ def make(dataset: Dataset) -> Content | None:
     label = dataset.pick_label(pick.configuration)
     text = f"{headline(gain)}, by {which}: {label}. {comparison(dataset, gain)}."
     if gain.is_default:
-        text = f"No gain over the baseline, whose techniques are {which}: {label}."
+        text = f"The techniques of the baseline are {which}: {label}."
     elif not _default_fits((budget, pick, gain)):
         speed = number(pick.configuration.samples_per_second)
         text = (

@@ -37,6 +37,11 @@ def print_summary(report: Report, console: Console | None = None, *, as_json: bo
         console = _Console(file=raw_stream(sys.stdout))
         if not console.is_terminal:
             console.width = _WIDER_THAN_ANY_TABLE
+            with console.capture() as captured:
+                console.print(render(report))
+            # Tables and wrapped lines are filled with spaces.
+            print("\n".join(map(str.rstrip, captured.get().splitlines())))
+            return
     console.print(render(report))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 from jobs.spec import MeasureSpec, TrialSpec
 from jobs.steady_state import wanted_error
+from jobs.techniques import AXES
 from orchestrator.analysis.grouping import grouped
 from orchestrator.labels import trial_label
 from orchestrator.planning.choices.axes import ACCUMULATION, EFFECTIVE_BATCH, SEQUENCE_LENGTH
@@ -36,6 +37,9 @@ def describe(plan: Plan, config: SweepConfig, model_facts: Iterable[tuple[str, s
 
 
 def _first_trials(plan: Plan, config: SweepConfig) -> Iterator[str]:
+    if not plan.trials:
+        yield "\nno trial is left"
+        return
     left_out = len(plan.trials) - _SHOWN_TRIALS
     yield "\nfirst trials" if left_out > 0 else "\ntrials"
     for own in plan.trials[:_SHOWN_TRIALS]:
@@ -93,6 +97,9 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
     if config.repeats > 1:
         yield "", f"each configuration {config.repeats} times"
     yield from _axes(plan, config)
+    gpus = config.resources.gpus_per_trial
+    if gpus > 1 and all(trial.world_size == 1 for trial in plan.trials):
+        yield "GPUs", f"{gpus} reserved, and one used: values of the axis sharding use all"
     for measure in sorted({trial.measure for trial in plan.trials}, key=repr):
         yield "measure", _measure(measure)
     if config.budgets:
@@ -105,17 +112,23 @@ def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
 
 
 def _axes(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:
-    if EFFECTIVE_BATCH in config.baseline:
+    follows = {ACCUMULATION} if EFFECTIVE_BATCH in config.baseline else set()
+    if follows:
         sizes = sorted({trial.effective_batch for trial in plan.trials})
         yield EFFECTIVE_BATCH, _listed(list(map(str, sizes)))
     specs = [*plan.trials, *(record.spec for record in plan.ruled_out)]
     chosen = dict.fromkeys(choice for spec in specs for choice in spec.choices.items())
     # A fraction is left out: a rule forbids an accumulation that is not whole.
     whole = [own for own in chosen if own[0] != ACCUMULATION or isinstance(own[1], int)]
+    always = []
     for axis, values in grouped(whole, itemgetter(0)).items():
         planned = list(dict.fromkeys(str(value) for _, value in values))
         if len(planned) > 1:
             yield axis, _listed(planned)
+        elif axis in AXES.keys() - follows and values[0][1] != AXES[axis].default:
+            always.append(f"{axis}: {planned[0]}")
+    if always:
+        yield "always", ", ".join(always)
 
 
 def _follow_ups(config: SweepConfig) -> Iterator[tuple[str, str]]:

@@ -1,7 +1,7 @@
 """What ``init --from`` makes of the keys of another trainer's file."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from orchestrator.planning.dialects.entries import KeyEntry
@@ -23,13 +23,22 @@ _TITLES: Mapping[Verdict, str] = {
 
 
 def table(translation: Translation) -> str:
-    """Every key of the user's files under what became of it, a line each."""
+    """Every key of the user's files under what became of it. A line has one key, or all that are
+    left aside for one reason."""
     lines = [f"from a configuration of {' and '.join(translation.dialects)}"]
     for verdict, title in _TITLES.items():
         of_it = [entry for entry in translation.entries if entry.verdict is verdict]
         if of_it:
-            lines += [f"{title}:", *(f"  {line(entry)}" for entry in of_it)]
+            each = _by_reason(of_it) if verdict is Verdict.ASIDE else map(line, of_it)
+            lines += [f"{title}:", *(f"  {own}" for own in each)]
     return visible("\n".join(lines))
+
+
+def _by_reason(entries: Sequence[KeyEntry]) -> Iterator[str]:
+    """A line for each reason, with the keys that have it."""
+    for why in dict.fromkeys(entry.why for entry in entries):
+        keys = ", ".join(entry.key for entry in entries if entry.why == why)
+        yield f"{keys} ({why})"
 
 
 def to_json(translation: Translation) -> dict[str, Any]:

@@ -1,6 +1,8 @@
 """The result of ``tune`` as lines of text: what changes, the pick, the gain, and how to train."""
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from operator import attrgetter
 
 from jobs.record import Outcome
 from orchestrator.analysis.dataset import Dataset
@@ -10,7 +12,7 @@ from orchestrator.reporting.sections.search_outcome import certainty, counts
 from orchestrator.reporting.terminal.safe_text import visible
 from orchestrator.reporting.verbs.tune_advance import fits
 from orchestrator.reporting.verbs.tune_result import TuneResult, TuneResults
-from orchestrator.units import change, count, error, memory
+from orchestrator.units import change, count, error, memory, number
 
 _FAULTS = (Outcome.CRASHED, Outcome.FAILED, Outcome.TIMED_OUT, Outcome.HOST_OUT_OF_MEMORY)
 """Outcomes that a user may want to mend."""
@@ -38,31 +40,66 @@ def _failure(row: Row) -> str:
 def _lines(results: TuneResults, how_to_train: Mapping[str, str]) -> Iterator[str]:
     if not results.results:
         yield f"{results.name}: nothing was measured, so there is no answer"
-    environment_id = None
-    for result in results.results:
-        if result.environment_id != environment_id:
-            environment_id = result.environment_id
-            yield f"\n{results.name} on {result.hardware}"
-            if result.memory_meaning:
-                yield f"memory: {result.memory_meaning}"
-            if result.user_configuration is None:
-                yield "your own arguments did not end ok, so gains are unknown"
-            else:
-                yield f"your own arguments: {result.user_configuration.text[0]}"
+    for _, group in itertools.groupby(results.results, attrgetter("environment_id")):
+        yield from _of_environment(results.name, list(group), how_to_train)
+
+
+def _of_environment(
+    name: str, results: Sequence[TuneResult], how_to_train: Mapping[str, str]
+) -> Iterator[str]:
+    first = results[0]
+    yield f"\n{name} on {first.hardware}"
+    if first.memory_meaning:
+        yield f"memory: {first.memory_meaning}"
+    if first.user_configuration is None:
+        yield "your own arguments did not end ok, so gains are unknown"
+    else:
+        yield f"your own arguments: {first.user_configuration.text[0]}"
+    described: dict[tuple[bool, str], str] = {}
+    """Whether any training may win, and the trial of a best -> the first result with it."""
+    for result in results:
         yield ""
-        yield from _result_lines(result)
+        yield _where(result)
+        best = result.all_recipes, "" if result.best is None else result.best.trial_id
+        yield from _result_lines(result, described.get(best, ""))
+        described.setdefault(best, _where(result))
         if result.folder_name in how_to_train:
             yield f"  {how_to_train[result.folder_name]}"
+    if any(result.search and not result.search.is_settled for result in results):
+        yield ""
+        yield (
+            "the search ended before this was certain; --resume with more --gpu-minutes"
+            " continues it"
+        )
+    if len(results) > 1:
+        # Last, where a terminal shows it.
+        yield "\nin short"
+        yield from (f"  {_where(result)}: {_figures(result)}" for result in results)
 
 
-def _result_lines(result: TuneResult) -> Iterator[str]:
+def _where(result: TuneResult) -> str:
     budget = result.budget_bytes
     where = "in the machine's memory" if budget is None else f"within {memory(budget)}"
-    yield f"{where}, whatever it trains" if result.all_recipes else where
-    yield from _best_lines(result)
+    return f"{where}, whatever it trains" if result.all_recipes else where
+
+
+def _figures(result: TuneResult) -> str:
+    best = result.best
+    if best is None:
+        return "nothing measured fits"
+    gain = "".join(f", {line.strip()}" for line in _gain_lines(result))
+    return f"{number(best.samples_per_second)} samples/s, {memory(best.memory_bytes)}{gain}"
+
+
+def _result_lines(result: TuneResult, same_as: str) -> Iterator[str]:
+    """``same_as``: an earlier result with the same best."""
+    if same_as and result.best is not None:
+        yield f"  the same as {same_as}"
+    else:
+        yield from _best_lines(result)
     yield from _gain_lines(result)
     # With two steps, the first line of the result says it all.
-    if len(result.steps) > 2:
+    if not same_as and len(result.steps) > 2:
         yield "  the way there, as measured:"
         yield from (f"    {step.text[0]}" for step in result.steps)
     if result.runner_up is not None:
@@ -70,11 +107,6 @@ def _result_lines(result: TuneResult) -> Iterator[str]:
     if result.search is not None:
         yield f"  {counts(result.search)}"
         yield f"  {certainty(result.search)}"
-        if not result.search.is_settled:
-            yield (
-                "  the search ended before this was certain; --resume with more --gpu-minutes"
-                " continues it"
-            )
 
 
 def _best_lines(result: TuneResult) -> Iterator[str]:

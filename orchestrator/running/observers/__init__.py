@@ -17,6 +17,11 @@ class Observer:
     def started(self, spec: TrialSpec) -> None:
         """A slot has begun a trial. A trial that lost its slot is begun again."""
 
+    def completed(self, record: TrialRecord, waits: bool) -> TrialRecord | None:
+        """The record of a trial that ended, with what the trial could not know. None if that is not
+        known yet, unless it ``waits``."""
+        return record
+
     def ended(self, record: TrialRecord, *, measured: bool) -> None:
         """A trial has its record. ``measured``: it ran now; else it was kept, or did not run."""
 

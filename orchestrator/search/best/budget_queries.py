@@ -13,11 +13,11 @@ from orchestrator.search.best.gain import (
     RemainingGain,
     expected_gains,
     fastest_of,
+    gains_by_forecast,
     most_per_second,
     probability_to_fit,
     remaining_gain,
     smaller_than_tried,
-    with_own_forecast,
 )
 from orchestrator.search.best.plan_state import PlanState
 from orchestrator.search.best.state import SearchState
@@ -70,8 +70,8 @@ class _Assessment:
     """Value of measuring each candidate; zeros once the query is settled."""
     fits: Array
     """Probability that each candidate fits, shape (candidates,)."""
-    leader: int | None
-    """The fastest by its forecast, if it is expected to beat the result by more than the regret."""
+    forecast_gains: Array
+    """Gain of each candidate that is likely to fit, by its forecast alone."""
 
 
 def decide(
@@ -128,8 +128,8 @@ class _Deciding:
         can_run &= ~state.loaders.wait_for_a_twin(posterior.log_speed, can_run, state.measured)
         expected = state.seconds(posterior)
         seconds = np.maximum(expected, state.failures.late_seconds())
-        in_time = can_run & (seconds <= (left := self._seconds_left(seconds)))
-        assessments = [self._assess(posterior, query, can_run, in_time) for query in self.queries]
+        left = self._seconds_left(seconds)
+        assessments = [self._assess(posterior, query, can_run) for query in self.queries]
         # One trial can improve several results, so its gains add up.
         gains = np.sum([assessment.gains for assessment in assessments], axis=0)
         values = np.sum([assessment.values for assessment in assessments], axis=0)
@@ -140,7 +140,7 @@ class _Deciding:
         # Open repeats of what was measured run first.
         repeats = [index for index in state.measured if self.is_open[index]]
         best = most_per_second(values, gains, seconds, is_worth_measuring)
-        leader = _first_leader(assessments, gains, can_gain)
+        leader = _first_by_forecast(assessments, is_worth_measuring, seconds)
         chosen = next(iter(repeats), best if leader is None else leader)
         is_worth_measuring[repeats] = True
         return Decisions(
@@ -165,10 +165,8 @@ class _Deciding:
         """Whether a candidate can be the result of any query, shape (candidates,)."""
         return np.asarray(np.any([query.candidates for query in self.queries], axis=0))
 
-    def _assess(
-        self, posterior: Posterior, query: BudgetQuery, can_run: Mask, in_time: Mask
-    ) -> _Assessment:
-        """The result to one query so far, each candidate's gain, and a leader that ends in time."""
+    def _assess(self, posterior: Posterior, query: BudgetQuery, can_run: Mask) -> _Assessment:
+        """The result to one query so far, and each candidate's gain."""
         fits = probability_to_fit(posterior, query.within_bytes)
         measured = query.among(self.state.measured)
         # A running candidate counts as measured, with its expected speed.
@@ -191,27 +189,16 @@ class _Deciding:
             is_settled, gains = False, np.finfo(float).tiny * np.eye(1, len(gains), smallest)[0]
             remaining = replace(remaining, values=gains)
         pick = fastest_of(posterior, measured, query.within_bytes)
+        forecast, tried = self.state.forecast_log_speed, list(self.state.measured)
+        by_forecast = gains_by_forecast(posterior, forecast, incumbent, tried, self.stopping.regret)
+        by_forecast *= query.candidates & (fits >= 0.5)
         return _Assessment(
             result=self._result(query, pick, fits, remaining, is_settled=is_settled),
             gains=np.zeros(len(gains)) if is_settled else gains,
             values=np.zeros(len(gains)) if is_settled else remaining.values,
             fits=fits,
-            leader=self._leader(posterior, query, incumbent, in_time),
+            forecast_gains=np.zeros(len(gains)) if is_settled else by_forecast,
         )
-
-    def _leader(
-        self, posterior: Posterior, query: BudgetQuery, incumbent: int | None, in_time: Mask
-    ) -> int | None:
-        forecast, regret = self.state.forecast_log_speed, self.stopping.regret
-        known = with_own_forecast(
-            forecast, list(self.state.measured), in_time & query.candidates, regret
-        )
-        by_forecast = replace(posterior, log_speed=forecast)
-        first = fastest_of(by_forecast, known, query.within_bytes)
-        if first is None or incumbent is None:
-            return first
-        least = posterior.log_speed[incumbent] + regret
-        return first if posterior.log_speed[first] > least else None
 
     def _is_settled(self, remaining: RemainingGain, incumbent: int | None) -> bool:
         """Whether the expected gain is below the regret, or surely no candidate fits."""
@@ -261,14 +248,17 @@ class _Deciding:
         return {index: rules[index] for index in np.flatnonzero(left_out).tolist()}
 
 
-def _first_leader(assessments: Sequence[_Assessment], gains: Array, can_gain: Mask) -> int | None:
-    """The leader with the largest gains in all budgets, of those without a pick before others."""
-    leaders = [
-        (own.result.pick is None, float(gains[own.leader]), own.leader)
-        for own in assessments
-        if own.leader is not None and can_gain[own.leader]
-    ]
-    return max(leaders)[-1] if leaders else None
+def _first_by_forecast(
+    assessments: Sequence[_Assessment], is_worth_measuring: Mask, seconds: Array
+) -> int | None:
+    """The candidate that gains most per second in all budgets together, by the forecasts; of those
+    that fit a budget without a pick before others."""
+    totals = np.sum([own.forecast_gains for own in assessments], axis=0)
+    totals *= is_worth_measuring
+    empty = [own.forecast_gains for own in assessments if own.result.pick is None]
+    first = totals * np.any([gains > 0 for gains in empty], axis=0) if empty else totals
+    per_second = (first if first.any() else totals) / seconds
+    return int(np.argmax(per_second)) if per_second.any() else None
 
 
 def _finite(figure: float) -> float | None:

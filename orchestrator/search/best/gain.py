@@ -232,14 +232,26 @@ def fastest_of(posterior: Posterior, candidates: Sequence[int], budget_bytes: fl
     return max(fitting, key=posterior.log_speed.__getitem__, default=None)
 
 
-def with_own_forecast(
-    forecast: Array, measured: Sequence[int], candidates: Mask, regret: float
-) -> list[int]:
-    """The candidates whose ``forecast`` (a log speed, -inf without) is not that of a measured one:
-    what a forecast does not tell apart, is no faster by it."""
-    known = np.flatnonzero(np.isfinite(forecast) & candidates)
-    apart = np.abs(forecast[known, None] - forecast[measured])
-    return [int(own) for own in known[(apart > regret).all(axis=1)]]
+def gains_by_forecast(
+    posterior: Posterior,
+    forecast: Array,
+    incumbent: int | None,
+    measured: Sequence[int],
+    regret: float,
+) -> Array:
+    """Gains over the incumbent by forecasts of log speeds (-inf without) alone, because in the
+    posterior what is uncertain gains much. Shape (candidates,). 0 without a forecast, and
+    where measurements say that it gains at most ``regret``: by its posterior, or because its
+    forecast is that of a measured candidate."""
+    known, of_measured = np.isfinite(forecast), forecast[measured]
+    if incumbent is None:
+        rival = forecast[known].min(initial=np.finfo(float).max) - regret
+    else:
+        rival = (forecast if known[incumbent] else posterior.log_speed)[incumbent]
+        known &= posterior.log_speed > posterior.log_speed[incumbent] + regret
+    forecast = np.where(known, forecast, rival)
+    is_measured = (np.abs(forecast[:, None] - of_measured) <= regret).any(axis=1)
+    return np.where(is_measured, 0.0, np.maximum(forecast - rival, 0.0) * posterior.works)
 
 
 def smaller_than_tried(posterior: Posterior, tried: Sequence[int], can_run: Mask) -> int | None:

@@ -1,6 +1,7 @@
 """The exported folder: nothing is overwritten, and wrong trainings are refused."""
 
 import json
+import logging
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,11 +10,12 @@ import pytest
 
 from jobs.flags import LOSS, Flag, FlagKind
 from jobs.node.environment import PACKAGES
+from jobs.spec import ModelSpec
 from jobs.trial.requirements import DISTRIBUTIONS
 from orchestrator import recommend
 from orchestrator.analysis.dataset import Dataset, load_dataset
 from orchestrator.analysis.recommendation.offers import candidates
-from orchestrator.export import NotExportableError, export, export_candidate
+from orchestrator.export import NotExportableError, export, export_candidate, writing
 from tests.support.records import make_record, write_run
 
 
@@ -43,6 +45,16 @@ def test_export_with_force_replaces_its_own_names_and_no_other(tiny_spec, tmp_pa
     assert elsewhere.read_text() == "mine"
 
 
+def test_export_says_nothing_of_what_its_libraries_log(tiny_spec, tmp_path, monkeypatch, caplog):
+    def script(*_: object, **__: object) -> str:
+        logging.getLogger("torchao").warning("Failed to load a kernel")
+        return ""
+
+    monkeypatch.setattr(writing, "train_script", script)
+    export(tiny_spec(), tmp_path / "train", label="a test")
+    assert not caplog.records
+
+
 def test_export_onto_a_file_is_refused_even_with_force(tiny_spec, tmp_path):
     (tmp_path / "train").write_text("mine")
     with pytest.raises(NotADirectoryError, match="is a file, not a folder"):
@@ -57,6 +69,24 @@ def test_recommend_export_into_the_working_folder_exits_2(dataset, tmp_path, mon
     assert (tmp_path / "train.py").read_text() == "mine"
     assert recommend.main([str(dataset.folder), "--export", ".", "--force"]) == 0
     assert (tmp_path / "train.py").read_text() != "mine"
+
+
+def test_recommend_says_what_it_did_with_the_users_file(tmp_path, capsys):
+    record = make_record(micro_batch=8)
+    model = ModelSpec(task="causal-lm", architecture="llama", config={"hidden_size": 48})
+    record = replace(record, spec=replace(record.spec, model=model))
+    run = str(write_run(tmp_path / "run", [record]))
+    for name, size in (("same", 48), ("other", 64)):
+        (tmp_path / name).mkdir()
+        config = json.dumps({"model_type": "llama", "hidden_size": size})
+        (tmp_path / name / "config.json").write_text(config)
+        own = tmp_path / f"{name}.yaml"
+        own.write_text(f"base_model: {name}\nmicro_batch_size: 64\nsequence_len: 8\n")
+        command = [run, "--export", str(tmp_path / f"to-{name}")]
+        assert recommend.main([*command, "--own-file", str(own)]) == 0
+        said = capsys.readouterr().err
+        assert f"changed_{name}.yaml is your {name}.yaml with micro_batch_size: 8" in said
+        assert ("trains another model than the run" in said) == (name == "other")
 
 
 @pytest.mark.parametrize(

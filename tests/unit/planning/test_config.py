@@ -229,6 +229,12 @@ def test_choice_stands_wherever_the_file_names_its_axis_and_in_the_baseline(
     assert found == trials
 
 
+def test_damaged_json_is_called_json(tmp_path):
+    (tmp_path / "sweep.json").write_text('{"model": ')
+    with pytest.raises(ConfigError, match=r"sweep\.json:1: not valid JSON: Expecting value, in"):
+        load_config(tmp_path / "sweep.json")
+
+
 @pytest.mark.parametrize(
     ("choice", "message"),
     [

@@ -9,6 +9,7 @@ from orchestrator.planning.dialects.registry import UnreadableFileError
 from orchestrator.planning.dialects.shell import commands
 from orchestrator.planning.dialects.translate import translated
 from orchestrator.planning.dialects.write_back.changed_file import changed_file
+from orchestrator.reporting.verbs.translation import table
 
 CLM = "python run_clm.py --model_name_or_path gpt2 --block_size 64"
 TRL = "trl sft --model_name_or_path gpt2 --per_device_train_batch_size 2"
@@ -179,6 +180,22 @@ def test_options_of_a_launcher_say_what_its_file_would(tmp_path):
     result = read(tmp_path, f"{launch} {CLM.split(' ', 1)[1]} --optim adamw_torch")
     assert result.document["axes"]["offload"] == "zero2_cpu_optimizer"
     assert said(result, "multi_gpu").startswith("left aside")
+
+
+@pytest.mark.parametrize("launch", ["--num_processes 2", "--bf16", "--main_process_port=9"])
+def test_a_launcher_calls_a_command_that_is_no_script(tmp_path, launch):
+    result = read(tmp_path, f"accelerate launch {launch} {TRL}")
+    assert result.document["axes"]["loop"] == "trl_sft"
+    assert result.document["axes"]["micro_batch"] == 2
+    first = "num_processes: 2 (one GPU trains here"
+    assert (first in table(result)) == (launch == "--num_processes 2")
+
+
+def test_keys_that_are_left_aside_for_one_reason_share_a_line(tmp_path):
+    options = "--eval_strategy steps --output_dir here --eval_steps 5 --run_name a --hub_model_id b"
+    shown = table(read(tmp_path, f"{TRL} {options}"))
+    assert "  eval_strategy, eval_steps (measure.evaluate_and_save measures one eval" in shown
+    assert "  run_name (changes neither memory nor speed)" in shown
 
 
 def test_a_launchers_file_that_is_absent_is_not_left_aside(tmp_path):

@@ -662,6 +662,10 @@ def test_missing_keys_are_added_in_the_words_of_the_dialect(tmp_path):
         assert f"--{option} " in script.text
     assert "$(expr 16 / $nproc_per_node)" in script.text
     assert (factory.not_written, script.not_written) == ((), ())
+    workers = changed(
+        tmp_path, "w.yaml", f"{FACTORY}dataloader_num_workers: 4\n", dataloader="main_process"
+    )
+    assert workers.text.endswith("dataloader_num_workers: 0\n")
     fp32 = changed(
         tmp_path, "mine.yaml", FACTORY + "fp8: true\npure_bf16: true\n", precision="fp32"
     )

@@ -2,6 +2,7 @@
 
 import math
 import os
+import threading
 import time
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -79,6 +80,23 @@ def test_nothing_is_chosen_or_predicted_before_the_first_trial():
         for trial in trials_of(2, 3):
             predictor.started(trial)
     assert chosen == ["once"]
+
+
+@pytest.mark.parametrize("seconds", [0.0, 60.0])
+def test_first_record_waits_for_forecasts_as_long_as_its_trial_took(seconds):
+    trials = trials_of(2, 3)
+    first, second = make_record(slot_seconds=seconds), make_record(slot_seconds=60.0)
+    with BackgroundPredictor(predict_a_byte_per_sample, gives_times=True) as predictor:
+        may_choose = threading.Event()
+        predicted = predictor.of(lambda: (may_choose.wait() and trials) or [], "NVIDIA H200")
+        predictor.begin_early()
+        assert predictor.completed(first, waits=False) is None
+        if seconds:
+            may_choose.set()
+        assert predictor.completed(first, waits=True) is first
+        assert bool(predicted) == bool(seconds)
+        may_choose.set()
+        assert predictor.completed(second, waits=False) is second
 
 
 def test_trials_with_another_transformers_are_named_once(caplog):

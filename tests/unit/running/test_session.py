@@ -4,7 +4,6 @@ import functools
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -21,6 +20,7 @@ from tests.support.clock import Clock
 from tests.support.observers import Recorder
 from tests.support.records import ended
 
+Complete = Callable[[TrialRecord, bool], TrialRecord | None]
 HERE = {"gpu_model": "", "torch": "2"}
 ELSEWHERE = {"gpu_model": "", "torch": "3"}
 TRIALS = [build_tiny_spec(repeat=number) for number in range(6)]
@@ -33,10 +33,11 @@ class Sweep:
         trials: Iterable[TrialSpec] = TRIALS,
         budget: float | None = None,
         make: Callable[[Iterable[TrialSpec]], Search] = Grid,
-        **options: Any,
+        complete: Complete = lambda record, _: record,
     ) -> None:
         self.clock = Clock()
         self.observer = Recorder()
+        self.observer.completed = complete  # type: ignore[method-assign]
         self.folder = RunFolder(folder)
         with self.folder.locked():
             pass
@@ -46,7 +47,6 @@ class Sweep:
             [self.observer],
             time_budget_seconds=budget,
             clock=self.clock,
-            **options,
         )
 
     def outcomes(self) -> dict[str, tuple[Outcome, str]]:

@@ -6,11 +6,13 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from jobs.record import Outcome, TrialRecord
-from orchestrator import __main__, batch_size, predict, sweep
+from orchestrator import __main__, batch_size, predict, sweep, tune
 from orchestrator.cli import VERBS, finish
 from orchestrator.running.observers.progress import Progress
 from orchestrator.running.run_lock import locked_run_folder
@@ -195,6 +197,39 @@ def test_command_without_a_verb(arguments, status, said, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["orchestrator", *arguments])
     assert __main__.main() == status
     assert said in "".join(capsys.readouterr())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["x.yaml", "--dryrun"], 'no option --dryrun; did you mean "--dry-run"?'),
+        (["x.yaml", "more"], "nothing is expected at more"),
+        (["x.yaml", "--time-budget", "5x"], "argument --time-budget: must be a time above zero"),
+        (["x.yaml", "--recipe", "usal"], "'any'); did you mean \"usual\"?"),
+        (["x.yaml", "--resume", "--fresh"], "--fresh: not allowed with argument --resume"),
+        ([], "the following arguments are required: config"),
+    ],
+)
+def test_wrong_option_is_one_line_with_what_may_be_meant(options, said, capsys):
+    with pytest.raises(SystemExit, match="2"):
+        tune.main(options)
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert line.endswith("(--help lists the options)")
+
+
+def test_interrupted_sweep_says_how_to_go_on(monkeypatch, capsys):
+    end = SimpleNamespace(is_interrupted=True, failure="")
+    monkeypatch.setattr("orchestrator.running.sweep_run.run_sweep", lambda _: end)
+    report = SimpleNamespace(unwritten=())
+    monkeypatch.setattr("orchestrator.reporting.publish.publish", lambda _: report)
+    printed = "orchestrator.reporting.terminal.summary.print_summary"
+    monkeypatch.setattr(printed, lambda *_, **__: None)
+    start: Any = SimpleNamespace(folder=SimpleNamespace(path=Path()))
+    options: Any = SimpleNamespace(as_json=False)
+    none: Any = None
+    assert sweep._SweepVerb(config=none, options=options).run(start) == 130
+    assert "the same command with --resume" in capsys.readouterr().err
 
 
 def test_command_runs_a_verb_as_python_does_and_lightly(tmp_path):

@@ -64,6 +64,13 @@ def test_recommend_compare_and_explain_print_json(run, capsys):
     assert printed(explain.main, [run, two, four], capsys)["after"]["samples_per_second"] == 900.0
 
 
+def test_dry_run_of_no_trial_fails(tmp_path, capsys):
+    nothing = tmp_path / "nothing.yaml"
+    nothing.write_text("model: {task: causal-lm, architecture: llama}\naxes: {base: bnb_4bit}\n")
+    assert sweep.main([str(nothing), "--dry-run"]) == 1
+    assert "no trial is left" in capsys.readouterr().out
+
+
 def test_dry_runs_name_every_trial(capsys):
     plan = printed(sweep.main, [QUICKSTART, "--dry-run"], capsys)
     assert len({trial["trial_id"] for trial in plan["trials"]}) == 16

@@ -22,7 +22,7 @@ from typing import Any
 import yaml
 
 from jobs.techniques import AXES
-from orchestrator.planning.choices.arguments import argument_names, ignored_reason
+from orchestrator.planning.choices.arguments import argument_names, ignored_reason, runner_reason
 
 OFF = ("", "none", "null", "false", "no", "0", "0.0", "1", "[]", "{}")
 """Values that switch a feature off, or that mean one GPU, as ``spelt`` writes them."""
@@ -146,7 +146,7 @@ REASONS: Mapping[str, str] = {
     "ONE_GPU": "one GPU trains here; resources.gpus_per_trial and the axis sharding share the "
     "states among several",
     "SEVERAL_GPUS": "it splits layers or sequences among GPUs; the axis sharding shares states",
-    "LOGS": "it is about logs, names or files, which a measurement decides itself",
+    "LOGS": "changes neither memory nor speed",
     "TOKENS": "the rows are random, so no tokenizer reads them",
     "DATA": "the rows are random and as long as the sequence length, because the data set is not "
     "here",
@@ -192,8 +192,9 @@ class Dialect:
             if "*" in pattern and fnmatch.fnmatchcase(key, pattern):
                 return rule
         if self.takes_arguments and key in (argument_names() or ()):
-            is_aside = ignored_reason(key, None)
-            return Rule(why=REASONS["LOGS"]) if is_aside else Rule(fact=f"arguments.{key}")
+            if ignored_reason(key, None):
+                return Rule(why=runner_reason(key) or REASONS["LOGS"])
+            return Rule(fact=f"arguments.{key}")
         return UNKNOWN
 
 

@@ -34,7 +34,9 @@ class ChangedFile:
     changes: tuple[str, ...]
     """``key: value``, for every key that was changed or added."""
     not_written: tuple[str, ...]
-    """``axis: value``, for every choice that the file cannot say."""
+    """``axis: value``, for every choice that the file does not say."""
+    model: Mapping[str, Any]
+    """The model that it names, as our configuration holds it; empty if it names none."""
 
 
 def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
@@ -55,14 +57,15 @@ def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
         for key in list(edits):
             _with_plugin(dialect, key, content, edits)
         changed = {**content, **_unflat(edits, content)}
-    after = translate([(dialect, changed)], folder=path.parent).facts
+    after = translate([(dialect, changed)], folder=path.parent)
     text = path.read_text(encoding="utf-8")
     return ChangedFile(
         text=edited(text, path.suffix, edits, is_command=is_command),
         changes=tuple(f"{key}: {value}" for key, value in edits.items()),
         not_written=tuple(
-            f"{axis}: {value}" for axis, value in _wanted(_choices(after), choices).items()
+            f"{axis}: {value}" for axis, value in _wanted(_choices(after.facts), choices).items()
         ),
+        model=after.document.get("model", {}),
     )
 
 
@@ -152,7 +155,7 @@ def _their_value(rule: Rule, fact: str, facts: Mapping[str, Any]) -> Any:
     for word, value_of_fact in rule.values.items():
         stated = {rule.fact: value_of_fact} if rule.fact else value_of_fact
         if fact in stated and all(facts.get(name, ...) == value for name, value in stated.items()):
-            return {"true": True, "false": False}.get(word, word)
+            return int(word) if word.isdecimal() else {"true": True, "false": False}.get(word, word)
     return _NO_VALUE
 
 

@@ -88,16 +88,17 @@ const moreMemory = (steps, decision) => {
 const otherRecipe = (environment, decision) => {
   const other = decisionOf(stepsOf(environment, "mixed"));
   if (state.recipe === "mixed" || !other?.otherRecipe || !isWorthMore(other, decision)) return [];
-  return [`† ${figures(other)} with ${other.label}, another training recipe (${other.recipe})`];
+  const gain = decision === null ? "" : `${gainOver(other, decision)}, `;
+  const how = `${other.label} (trains differently: ${other.recipe})`;
+  return [`† With another training recipe ${gain}${figures(other)}: ${how}`];
 };
 
 const asides = (environment, steps, decision) => {
   if (steps === null) return [];
-  const lines = [];
+  const lines = otherRecipe(environment, decision);
   const isLimit = isBounded() && budget() < data.environments[environment].deviceBytes;
   if (decision !== null && isLimit) lines.push(capCheck(decision));
   if (isBounded()) lines.push(...moreMemory(steps, decision));
-  lines.push(...otherRecipe(environment, decision));
   if (decision !== null) lines.push(...decision.notes.map((note) => `⚠ ${note}`));
   const prefix = several() ? `${data.environments[environment].hardware}: ` : "";
   return lines.map((line) => element("li", {}, prefix + line));

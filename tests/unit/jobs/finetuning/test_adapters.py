@@ -143,6 +143,14 @@ def test_quantized_base_packs_every_layer_but_the_output(method, bits):
     assert loss == pytest.approx(torch.log(torch.tensor(256.0)).item(), rel=0.05)
 
 
+def test_weights_are_read_as_a_pass_on_a_cpu_leaves_them():
+    model = packed(maker(), "bnb_4bit")
+    state = model.model.layers[0].mlp.up_proj.weight.quant_state
+    state.nested = False  # bitsandbytes unpacks the scales of scales
+    del state.state2
+    assert weight_formats.measurements(model)["base_quantized_share"] == 1.0
+
+
 def test_quantized_base_of_a_checkpoint_packs_what_transformers_packs(tmp_path):
     maker(tie_word_embeddings=True)().save_pretrained(tmp_path)
     load = functools.partial(transformers.AutoModelForCausalLM.from_pretrained, tmp_path)

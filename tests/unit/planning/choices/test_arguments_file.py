@@ -42,9 +42,10 @@ def test_users_file_is_taken_and_the_rest_left_aside_in_a_line(tmp_path):
     assert config.baseline["accumulation"] == 4
     (note,) = config.notes
     assert "\n" not in note
-    assert "and train.py takes on its command line (output_dir, eval_strategy" in note
-    assert "what the axis micro_batch decides (per_device_train_batch_size)" in note
-    assert "files to train with keep, and a measurement decides itself (num_train_epochs" in note
+    assert "left aside: output_dir, eval_strategy" in note
+    assert "per_device_train_batch_size (the axis micro_batch decides it)" in note
+    kept_by = "a measurement needs none of it; files to train with keep it"
+    assert f"num_train_epochs, logging_steps ({kept_by})" in note
     assert "hf_secret" not in json.dumps(config.to_json()) + note
 
 
@@ -109,7 +110,7 @@ def test_former_arguments_are_none_of_the_installed_transformers():
 
 def test_former_name_of_an_optimizer_is_left_aside_with_what_it_is_today(tmp_path):
     (note,) = load(tmp_path, {"optim": "sgd", "adafactor": True}).notes
-    assert "what is written optim: adafactor today (adafactor)" in note
+    assert "adafactor (today it is written optim: adafactor)" in note
 
 
 @pytest.mark.parametrize(

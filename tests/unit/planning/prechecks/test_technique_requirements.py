@@ -74,3 +74,13 @@ def test_quantized_checkpoint_needs_an_adapter(tmp_path):
     [record] = _planned(tmp_path, model, {}).ruled_out
     assert "quantized weights do not train; choose a technique of the axis adapter" in record.reason
     assert len(_planned(tmp_path, model, {"adapter": "lora_r8"}).trials) == 1
+
+
+def test_packages_that_this_machine_lacks_are_named_once(tmp_path, monkeypatch):
+    axes = {"micro_batch": [1, 2], "kernels": ["none", "liger"]}
+    trials = plan(config_of(tmp_path, axes=axes)).trials
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert list(technique_requirements.missing_packages(trials)) == [
+        "2 of 4 trials cannot run here: the package liger_kernel is not installed: "
+        "pip install 'training-frontier[liger]'"
+    ]

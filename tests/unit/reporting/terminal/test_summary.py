@@ -44,6 +44,7 @@ def test_print_summary_to_a_pipe_wraps_sentences_but_no_cell(tmp_path, capsys):
     assert not any(line.rstrip().endswith("…") for line in lines)
     sentences = [line for line in lines if "  " not in line.strip() and "─" not in line]
     assert max(map(len, sentences)) < 100
+    assert lines == list(map(str.rstrip, lines))
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,9 @@ def test_describe_is_the_recorded_text(config, tmp_path):
         follow_up={"profile": "none"},
         loggers=["tensorboard"],
     )
-    texts = [describe(plan(own), own) for own in (config, other)]
+    nothing = config_of(tmp_path, axes={"base": "bnb_4bit", "activations": "checkpoint"})
+    idle = config_of(tmp_path, resources={"gpus_per_trial": 2})
+    texts = [describe(plan(own), own) for own in (config, other, nothing, idle)]
     assert_golden("description.txt", without_ids("\n\n".join(texts)))
 
 

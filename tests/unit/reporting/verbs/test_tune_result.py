@@ -41,10 +41,13 @@ def search_of(*found: BudgetResult) -> dict[str, Any]:
     return {**counted, "results": [own.to_json() for own in found]}
 
 
-def printed(*records: TrialRecord, **changes: Any) -> str:
-    """What is printed for a run of one budget; without changes, its search left no summary."""
-    search = search_of(replace(FOUND, **changes)) if changes else {}
-    run = RunMetadata(name="own", budgets=(24 * GIB,), baseline={"micro_batch": 4}, search=search)
+def printed(*records: TrialRecord, budgets: tuple[int, ...] = (24,), **changes: Any) -> str:
+    """What is printed for a run with budgets in GiB; without changes, its search left no
+    summary."""
+    nbytes = tuple(own * GIB for own in budgets)
+    found = [replace(FOUND, budget_bytes=budget, **changes) for budget in nbytes]
+    search = search_of(*found) if changes else {}
+    run = RunMetadata(name="own", budgets=nbytes, baseline={"micro_batch": 4}, search=search)
     return describe(computed(dataset_of_records(records, run)), {})
 
 
@@ -84,6 +87,12 @@ def test_results_are_the_recorded_text():
                 recipe={"optimizer": "adamw_bnb_8bit", "base": "bnb_8bit"},
             ),
             recipe="any",
+        ),
+        "three budgets, two with the same pick": printed(
+            make_record(),
+            make_record(micro_batch=8, speed=200.0, memory_mib=30_000),
+            budgets=(1, 32, 40),
+            is_settled=False,
         ),
         "trains differently in vain": printed(
             make_record(),

@@ -9,10 +9,10 @@ from orchestrator.search.best.gain import (
     Posterior,
     expected_gains,
     fastest_of,
+    gains_by_forecast,
     most_per_second,
     probability_to_fit,
     remaining_gain,
-    with_own_forecast,
 )
 from orchestrator.search.best.state import SearchState
 from orchestrator.search.model.candidates import candidates_of
@@ -42,11 +42,30 @@ def posterior() -> Posterior:
 
 
 def test_forecasts_equal_to_that_of_a_measured_candidate_tell_nothing():
+    known = dataclasses.replace(posterior(), log_speed=np.full(6, 9.0), works=np.ones(6))
     forecast = np.array([1.0, 1.004, 0.9, 2.0, -np.inf, 3.0])
-    candidates = np.array([False, True, True, True, True, False])
-    assert with_own_forecast(forecast, [0], candidates, 0.01) == [2, 3]
+
+    def gains(incumbent: int | None, measured: list[int]) -> list[float]:
+        found = gains_by_forecast(known, forecast, incumbent, measured, 0.01)
+        return [round(float(own), 3) for own in found]
+
+    assert gains(None, [0]) == [0.0, 0.0, 0.01, 1.11, 0.0, 2.11]
     # A measured candidate may have no forecast.
-    assert with_own_forecast(forecast, [4], candidates, 0.01) == [1, 2, 3]
+    assert gains(None, [4]) == [0.11, 0.114, 0.01, 1.11, 0.0, 2.11]
+    # What is measured tells that none of these is faster.
+    assert gains(0, [0]) == [0.0] * 6
+
+
+def test_gains_by_forecast_are_those_over_the_incumbent():
+    speeds = np.array([1.0, 2.0, 2.0, 2.0, 2.0, 2.0])
+    works = np.array([1.0, 1.0, 0.5, 1.0, 1.0, 1.0])
+    known = dataclasses.replace(posterior(), log_speed=speeds, works=works)
+    forecast = np.array([1.5, 2.5, 2.5, 1.2, -np.inf, 1.7])
+    found = gains_by_forecast(known, forecast, 0, [0], 0.01)
+    assert found.tolist() == pytest.approx([0.0, 1.0, 0.5, 0.0, 0.0, 0.2])
+    forecast[0] = -np.inf
+    found = gains_by_forecast(known, forecast, 0, [0], 0.01)
+    assert found.tolist() == pytest.approx([0.0, 1.5, 0.75, 0.2, 0.0, 0.7])
 
 
 def test_gains_without_an_incumbent_do_not_depend_on_slow_candidates_that_do_not_fit():

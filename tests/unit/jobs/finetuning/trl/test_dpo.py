@@ -193,12 +193,12 @@ def test_prepared_pairs_make_the_batches_of_the_dpo_trainer(rows, tmp_path):
         assert len(dataset[index]["prompt_ids"] + dataset[index]["chosen_ids"]) <= 6
 
 
-def test_pairs_whose_prompts_fill_the_limit_are_left_out_and_reported(tmp_path, capsys):
+def test_pairs_whose_prompts_fill_the_limit_are_left_out_and_counted(tmp_path):
     long = {"prompt": "was the film a very good film", "chosen": " yes", "rejected": " no"}
     pairs = _pairs([*TEXTS, long], tmp_path)
-    dataset, _ = prepared_pairs(pairs, trainer="dpo", parameters={})
+    dataset, settings = prepared_pairs(pairs, trainer="dpo", parameters={})
     assert len(dataset) == len(TEXTS)
-    assert "leaves out 1 of 9 pairs, whose prompts fill the 6 tokens" in capsys.readouterr().out
+    assert settings.left_out == pytest.approx(1 / 9)
     with pytest.raises(ValueError, match="TRL leaves no pair"):
         prepared_pairs(_pairs([long] * 4, tmp_path), trainer="dpo", parameters={})
 

@@ -11,6 +11,7 @@ from jobs.errors import UnsupportedError
 from jobs.finetuning.trl.parameters import plain_defaults
 from jobs.finetuning.trl.raw_rows import RawRows
 from jobs.finetuning.trl.sft_rows import prepared, raw_rows
+from jobs.flags import Flag, FlagKind, flags_of
 from jobs.record import TrialRecord
 from jobs.spec import Choice, DataSpec, SyntheticData, TrialSpec
 from jobs.techniques import AXES
@@ -156,6 +157,16 @@ def test_rows_that_trl_cannot_prepare_are_unsupported_with_the_reason(
 ):
     with pytest.raises(UnsupportedError, match=reason):
         prepared(_raw(rows, tmp_path, CHAT_TEMPLATE), batching="", parameters=parameters)
+
+
+def test_rows_without_room_for_an_answer_are_flagged(tmp_path):
+    long = {"prompt": "the film was a very good film and a", "completion": " yes"}
+    rows = [*ROWS["prompts"][0][:6], long, long]
+    tokenizer = save_word_tokenizer(tmp_path / "tokenizer")
+    data = DataSpec(file=file_of(rows, tmp_path, tokenizer=tokenizer, max_length=8))
+    row = measured(replace(_spec("padded", "trl_sft"), data=data), tmp_path).measurements
+    assert row["rows_left_out_share"] == 0.25
+    assert Flag(FlagKind.ROWS_LEFT_OUT, 0.25) in flags_of(row)
 
 
 @pytest.mark.parametrize("case", ROWS)

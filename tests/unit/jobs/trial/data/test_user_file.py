@@ -67,6 +67,20 @@ def test_load_of_chats_uses_the_chat_template(rows_of, tokenizer):
     assert batch["attention_mask"] == [[1] * 7 + [0] * 4, [1] * 11]
 
 
+def parts_of(chat):
+    """The chat, with each content as a list of two parts."""
+    split = [(own["content"][:3], own["content"][3:]) for own in chat]
+    parts = [[{"type": "text", "text": text} for text in pair] for pair in split]
+    return [{**own, "content": part} for own, part in zip(chat, parts, strict=True)]
+
+
+@pytest.mark.parametrize("is_mixed", [False, True])
+def test_load_joins_the_parts_of_a_content(rows_of, tokenizer, is_mixed):
+    rows = [{"messages": CHAT if is_mixed else parts_of(CHAT)}, {"messages": parts_of(CHAT)}]
+    batch = batch_of(rows_of(rows, "causal-lm", tokenizer=tokenizer))
+    assert batch["input_ids"] == [ids("user: good film [END] assistant: yes [END]")] * 2
+
+
 @pytest.mark.parametrize(
     ("prompt", "completion", "tokens", "labels"),
     [
@@ -176,11 +190,10 @@ def test_cells_that_pandas_takes_for_no_value_are_texts(tmp_path):
 
 
 def test_chat_that_the_template_cannot_write_is_quoted(rows_of, tmp_path):
-    template = "{% for message in messages %}{{ message.content + '!' }}{% endfor %}"
-    name = save_word_tokenizer(tmp_path / "texts_only", chat_template=template)
-    parts = [{"role": "user", "content": [{"type": "text", "text": "bad film"}]}]
-    with pytest.raises(ValueError, match=r"texts_only cannot write the .*'bad f.*: can"):
-        rows_of([{"messages": parts}], "causal-lm", tokenizer=name)
+    template = "{{ raise_exception('cannot be') }}"
+    name = save_word_tokenizer(tmp_path / "refuses", chat_template=template)
+    with pytest.raises(ValueError, match=r"refuses cannot write the .*'good f.*: cannot be"):
+        rows_of([{"messages": CHAT}], "causal-lm", tokenizer=name)
 
 
 SYSTEM = "it belongs to the system"
