@@ -163,17 +163,13 @@ def longest_rows_group(
     return ModelGroup(trials, step, gpu, shared)
 
 
-_COLLECTED_TOGETHER = 100_000
-"""So many objects more are there when the garbage collector next looks at them."""
-
-
 @contextmanager
 def quiet_libraries() -> Iterator[None]:
     """Within it, libraries log and warn of nothing, and print to stderr; garbage waits, because
     traces and replays make millions of objects and few circles of them."""
     before, collected = logging.root.manager.disable, gc.get_threshold()
     logging.disable(logging.CRITICAL)
-    gc.set_threshold(_COLLECTED_TOGETHER, *collected[1:])
+    gc.set_threshold(100_000, *collected[1:])
     try:
         with redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")

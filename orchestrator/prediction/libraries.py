@@ -46,11 +46,7 @@ def _files_read_once() -> AbstractContextManager[Any]:
     read = import_utils.create_import_structure_from_path
     folder = Path(transformers.__file__).parent / "models"
     names = {str(folder / "__init__.py"): folder}
-
-    def found(path: Any) -> Any:
-        return read(names.get(path, path))
-
-    return patch.object(import_utils, read.__name__, found)
+    return patch.object(import_utils, read.__name__, lambda path: read(names.get(path, path)))
 
 
 @contextmanager
