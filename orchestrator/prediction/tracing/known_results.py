@@ -64,7 +64,6 @@ class KnownResults:
     def __init__(self) -> None:
         self.mode = _Mode(allow_non_fake_inputs=True)
         """Of the tensors that are made again."""
-        self.mode.cache_enabled = False  # it would remember what is known here
         self._known: dict[tuple[Any, ...], Result] = {}
 
     def run(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
