@@ -73,6 +73,7 @@ def readme(spec: TrialSpec, label: str, measured: Mapping[str, str], notes: Sequ
             "asks_for_remote_code": model_code(spec)["asks_for_remote_code"],
             **own_code(spec.own_code),
             "evaluates_and_saves": spec.measure.evaluate_and_save,
+            "is_on_cpu": not spec.needs.gpus,
         },
     )
 

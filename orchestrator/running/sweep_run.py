@@ -162,7 +162,8 @@ def why_none_ok(records: Iterable[TrialRecord]) -> str:
     reasons = Counter(record.reason for record in telling if record.outcome is outcome)
     ((reason, _),) = reasons.most_common(1)
     trials = f"{amount} of {count(len(listed), 'trial')}"
-    return f"no trial ended ok: {trials} ended with {outcome.value}, most often: {reason}"
+    go_on = "; --resume with more time goes on" if outcome is Outcome.SKIPPED else ""
+    return f"no trial ended ok: {trials} ended with {outcome.value}, most often: {reason}{go_on}"
 
 
 def _measurement(

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from jobs.spec import DatasetFile, DataSpec, ModelSpec, UserCode
+from jobs.spec import DatasetFile, DataSpec, ModelSpec, Needs, UserCode
 from orchestrator.export.generated_code import NotExportableError
 from orchestrator.export.script import _render, readme, train_script
 
@@ -96,6 +96,12 @@ def test_templates_print_nothing_that_is_not_checked(tiny_spec):
     }
     with pytest.raises(NotExportableError, match="which is not checked"):
         _render("README.md.j2", context)
+
+
+@pytest.mark.parametrize("gpus", [0, 1])
+def test_readme_says_that_a_training_measured_on_the_cpu_stays_there(tiny_spec, gpus):
+    spec = dataclasses.replace(tiny_spec(), needs=Needs(gpus=gpus))
+    assert ("`--use_cpu false`" in readme(spec, "a test", {}, [])) == (gpus == 0)
 
 
 def test_readme_has_figures_and_notes_on_a_line_each(tiny_spec):

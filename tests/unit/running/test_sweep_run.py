@@ -210,9 +210,13 @@ def test_sweep_with_an_ok_trial_has_not_failed():
             "1 out_of_memory a, 8 skipped b, 3 unsupported c",
             "1 of 12 trials ended with out_of_memory, most often: a",
         ),
+        (
+            "2 skipped a",
+            "2 of 2 trials ended with skipped, most often: a; --resume with more time goes on",
+        ),
         ("3 skipped a, 1 unsupported b", "1 of 4 trials ended with unsupported, most often: b"),
     ],
-    ids=["nothing planned", "commonest outcome", "started trials first", "not skipped first"],
+    ids=["nothing planned", "commonest", "started trials first", "skipped", "not skipped first"],
 )
 def test_failure_names_the_commonest_reason(ended, sentence):
     groups = [group.split() for group in ended.split(", ") if group]

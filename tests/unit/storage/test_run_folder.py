@@ -45,6 +45,13 @@ def test_run_folder_keeps_the_last_record_of_a_trial(folder):
     assert names(folder) == [f"{record.trial_id}.json"]
 
 
+def test_records_are_in_the_order_of_their_starts_and_those_of_no_start_come_last(folder):
+    starts = (0.0, 3.0, 1.0, 2.0)
+    for repeat, started_at in enumerate(starts):
+        folder.write(with_provenance(make(repeat), started_at=started_at))
+    assert [own.started_at for own in folder.records().values()] == [1.0, 2.0, 3.0, 0.0]
+
+
 def test_run_folder_lists_unreadable_files_and_leaves_them_alone(folder):
     record = make()
     folder.write(record)
