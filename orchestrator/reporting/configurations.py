@@ -137,6 +137,13 @@ def memory_meaning(results: EnvironmentResults) -> str:
     return f"{MEMORY_MEANS[results.memory_column]}; {parts}"
 
 
+def error_meaning(results: EnvironmentResults) -> str:
+    """What ± says; empty without a GPU, where no run has shown by how much trials differ."""
+    if not results.device_bytes:
+        return ""
+    return "±: a trial in another run is as fast within this, in 95 of 100 cases."
+
+
 def tie_break_sentence(comparison: PairedComparison, labels: Mapping[str, str]) -> str:
     """The result of a tie-break of two configurations; ``labels`` maps trials to labels."""
     challenger = labels[comparison.trial_id]

@@ -14,7 +14,12 @@ from orchestrator.analysis.grouping import grouped
 from orchestrator.analysis.objectives import OBJECTIVES
 from orchestrator.analysis.profiles import MEMORY_LAYERS, memory_layers
 from orchestrator.labels import BATCH_NAMES, label
-from orchestrator.reporting.configurations import losses, memory_meaning, recipe_name
+from orchestrator.reporting.configurations import (
+    error_meaning,
+    losses,
+    memory_meaning,
+    recipe_name,
+)
 from orchestrator.reporting.flags import with_heading
 from orchestrator.reporting.html.decisions import (
     anatomies,
@@ -160,6 +165,7 @@ def _environment(
         "hardware": results.hardware,
         "id": results.environment_id,
         "memoryMeaning": memory_meaning(results),
+        "errorMeaning": error_meaning(results),
         # An unknown size is infinite, which JSON cannot hold; above 2**53 JavaScript loses digits.
         "deviceBytes": min(results.device_bytes, 2**53),
         # None for a recipe that was measured elsewhere only.

@@ -7,6 +7,7 @@ from orchestrator.reporting.configurations import (
     OTHER_RECIPE,
     SPEEDS,
     WHICH,
+    error_meaning,
     mark_notes,
     memory_meaning,
     row_of,
@@ -23,6 +24,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content:
         f"{len(rows)} of {measured}: no other is faster in the same memory or less.",
         scope(results),
         f"Memory: {memory_meaning(results)}.",
+        error_meaning(results),
     ]
     columns = (MEMORY, *SPEEDS, *WHICH)
     return Content(

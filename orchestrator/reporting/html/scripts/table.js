@@ -9,7 +9,7 @@ import { pick } from "./picked.js";
 import { columns, data, measures, speed, state } from "./state.js";
 
 const scope = (listed) => {
-  const { recipes, ranked, memoryMeaning } = data.environments[environments()[0]];
+  const { recipes, ranked, memoryMeaning, errorMeaning } = data.environments[environments()[0]];
   const hasOthers = recipes.filter(Boolean).length > 1;
   let recipe = `Training recipe: ${recipes[state.recipe]}, `;
   if (state.recipe === "mixed") recipe = "All training recipes together, ";
@@ -20,7 +20,7 @@ const scope = (listed) => {
   const what = state.rows === "all"
     ? `${count} configurations, best in ${titleOf(state.objective)} first`
     : `No other configuration is better in both ${titleOf(state.x)} and ${titleOf(state.y)}`;
-  return `${what}. ${capitalized(`${recipe}${batch}`)}. Memory: ${memoryMeaning}.`;
+  return `${what}. ${capitalized(`${recipe}${batch}`)}. Memory: ${memoryMeaning}. ${errorMeaning}`;
 };
 
 const [otherRecipeMark, hostBoundMark, lossMark] = Object.keys(data.marks);
