@@ -1,6 +1,7 @@
 """The run folder: atomic records, one driver at a time, damaged and foreign files left alone."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,24 @@ def test_run_folder_lists_unreadable_files_and_leaves_them_alone(folder):
     assert list(folder.records()) == [record.trial_id]
     assert [path.name for path in folder.unreadable] == sorted(strangers)
     assert {path.name: path.read_bytes() for path in folder.unreadable} == strangers
+
+
+@pytest.mark.parametrize("name", ["per_device_train_batch_size", "gradient_accumulation_steps"])
+@pytest.mark.parametrize(
+    ("size", "fits"), [(1, True), (2**31 - 1, True), (2**31, False), (0, False), (1.5, False)]
+)
+def test_record_whose_batch_fits_no_table_is_unreadable(name, size, fits, folder):
+    record = make()
+    arguments = {**record.spec.settings.training_arguments, name: size}
+    settings = replace(record.spec.settings, training_arguments=arguments)
+    folder.write(replace(record, spec=replace(record.spec, settings=settings)))
+    assert len(folder.records()) == fits
+    assert len(folder.unreadable) == (not fits)
+
+
+def test_record_of_an_impossible_clock_is_unreadable(folder):
+    folder.write(with_provenance(make(), started_at=4.2e9))
+    assert not folder.records()
 
 
 def test_run_folder_write_that_is_killed_leaves_the_old_record(folder, monkeypatch):
