@@ -3,8 +3,7 @@
 import gc
 import os
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager, suppress
 from typing import Any
 from unittest.mock import patch
 
@@ -29,24 +28,12 @@ def quick_imports() -> Iterator[None]:
 
         names = ("is_torchao_available", "is_scipy_available")
         absent: dict[str, Any] = dict.fromkeys(names, lambda *_: False)
-        with patch.multiple(utils, **absent), _files_read_once():
+        with patch.multiple(utils, **absent):
             yield
     finally:
         gc.freeze()  # libraries stay in memory, so later collections can skip them
         if was_collecting:
             gc.enable()
-
-
-def _files_read_once() -> AbstractContextManager[Any]:
-    """transformers reads the files of all its models when it is imported, and keeps what it found
-    by the name of their folder. Its own folder of models asks by another name."""
-    import transformers
-    from transformers.utils import import_utils
-
-    read = import_utils.create_import_structure_from_path
-    folder = Path(transformers.__file__).parent / "models"
-    names = {str(folder / "__init__.py"): folder}
-    return patch.object(import_utils, read.__name__, lambda path: read(names.get(path, path)))
 
 
 @contextmanager

@@ -44,7 +44,8 @@ def _sharing_traces(trials: Sequence[TrialSpec]) -> list[list[TrialSpec]]:
 
 class BackgroundPredictor(ExitStack, Observer):
     """Predicts memory at the lowest priority during its context, once the first trial has begun,
-    because the start of a sweep needs the cores and the disk. No trial waits for it."""
+    because the start of a sweep needs the cores and the disk. No trial waits for it, unless the
+    search begins with forecasts: then it starts earlier, and the second trial waits for some."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class BackgroundPredictor(ExitStack, Observer):
     ) -> None:
         """``group``: the trials that share traces go to the same worker, so that each trace is made
         once. ``gives_times``: for a search that begins with forecasts; others expect what is
-        recorded. Its first record waits for as many answers as there are workers."""
+        recorded."""
         super().__init__()
         self._predict = predict
         self._group = group
@@ -80,7 +81,7 @@ class BackgroundPredictor(ExitStack, Observer):
         return self._seconds[gpu_model]
 
     def begin_early(self) -> None:
-        """Start to predict before the first trial, if the second one needs forecasts."""
+        """Start to predict before the first trial, if the search begins with forecasts."""
         if self._gives_times:
             self._begin()
 
@@ -106,8 +107,8 @@ class BackgroundPredictor(ExitStack, Observer):
             chooser.submit(self._answer, pool, *request)
 
     def completed(self, record: TrialRecord, waits: bool) -> TrialRecord | None:
-        """The first record waits for forecasts, at most as long as its trial took: without them,
-        the next trial would be of what is usually fast."""
+        """The first record waits for as many forecasts as there are workers, at most as long as its
+        trial took: without them, the next trial would be of what is usually fast."""
         if not self._gives_times or self._has_waited:
             return record
         if not waits:

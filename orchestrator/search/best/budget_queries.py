@@ -191,13 +191,13 @@ class _Deciding:
         pick = fastest_of(posterior, measured, query.within_bytes)
         forecast, tried = self.state.forecast_log_speed, list(self.state.measured)
         by_forecast = gains_by_forecast(posterior, forecast, incumbent, tried, self.stopping.regret)
-        by_forecast *= query.candidates & (fits >= 0.5)
+        is_open = not is_settled
         return _Assessment(
             result=self._result(query, pick, fits, remaining, is_settled=is_settled),
-            gains=np.zeros(len(gains)) if is_settled else gains,
-            values=np.zeros(len(gains)) if is_settled else remaining.values,
+            gains=is_open * gains,
+            values=is_open * remaining.values,
             fits=fits,
-            forecast_gains=np.zeros(len(gains)) if is_settled else by_forecast,
+            forecast_gains=(is_open & query.candidates & (fits >= 0.5)) * by_forecast,
         )
 
     def _is_settled(self, remaining: RemainingGain, incumbent: int | None) -> bool:

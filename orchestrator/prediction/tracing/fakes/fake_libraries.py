@@ -26,9 +26,12 @@ def usual_masks() -> AbstractContextManager[Any]:
 def unused_libraries() -> Iterator[None]:
     """Let no library be imported only to see that nothing is of its classes: PEFT looks for
     torchao's weights, and accelerate for DeepSpeed's engine."""
+    peft_asks = "peft.tuners.lora.torchao.is_torchao_available"
+    accelerate_asks = "accelerate.utils.other.is_deepspeed_available"
+    # Other versions may ask by other names.
     with (
-        patch("peft.tuners.lora.torchao.is_torchao_available", lambda: "torchao" in sys.modules),
-        patch("accelerate.utils.other.is_deepspeed_available", lambda: "deepspeed" in sys.modules),
+        patch(peft_asks, lambda: "torchao" in sys.modules, create=True),
+        patch(accelerate_asks, lambda: "deepspeed" in sys.modules, create=True),
     ):
         yield
 
