@@ -16,7 +16,8 @@ GRADIENT = 6
 TEMPORARY = 7
 RECOMPUTED = 8
 COMPILED_CODE = 9
-UNKNOWN = 99
+UNKNOWN = 99  # was there before the step
+RELEASED = 98  # was there, too, but only its release is known
 """Addresses of the step's blocks."""
 
 PHASES = (
@@ -56,10 +57,11 @@ STEP = Trace(
         event(71, GRADIENT, -100),
         event(72, INPUT, -8),
         event(73, UNKNOWN, -7),
+        event(74, RELEASED, -9),
     ),
 )
 KNOWN = KnownBlocks(
-    before={WEIGHTS: 100, STATES: 200},
+    before={WEIGHTS: 100, STATES: 200, UNKNOWN: 7},
     names={WEIGHTS: "weights", STATES: "optimizer states"},
     gradients={GRADIENT},
     inputs={INPUT},

@@ -70,7 +70,7 @@ def step_memory(trace: Trace, known: KnownBlocks) -> StepMemory:
         saved_by_operator=_without_zeros(dict(saved.most_common())),
         peak_bytes=int(total[peak]),
         reserved_at_peak=changes[peak - 1][0].reserved if peak else 0,
-        timeline=_timeline(trace, names, held),
+        timeline=_timeline(trace.phases, [event.time for event, _ in changes], names, held),
     )
 
 
@@ -89,9 +89,10 @@ def _blocks(
         elif event.address in allocated:
             block = allocated.pop(event.address)
             block.freed_at = event.time
-        else:  # its allocation was not seen, so it existed before the step
-            block = _Block(event.address, -event.nbytes, allocation=None, freed_at=event.time)
-            blocks.append(block)
+        else:
+            # Of a block that it did not see allocated, PyTorch's profiler for CPUs reports the size
+            # that an earlier profile saw at this address.
+            continue
         changes.append((event, block))
     return blocks, changes
 
@@ -151,15 +152,17 @@ def _without_zeros(nbytes_by_name: Mapping[str, int]) -> dict[str, int]:
     return {name: nbytes for name, nbytes in nbytes_by_name.items() if nbytes}
 
 
-def _timeline(trace: Trace, names: Sequence[str], held: Sizes) -> Timeline:
-    """The step in ``SAMPLES`` equal stretches: the bytes at the highest moment of each."""
-    times = [event.time for event in trace.memory_events]
-    marks = [*times, *(time for phase in trace.phases for time in (phase.begin, phase.end))]
+def _timeline(
+    phases: Sequence[PhaseSpan], times: Sequence[float], names: Sequence[str], held: Sizes
+) -> Timeline:
+    """The step in ``SAMPLES`` equal stretches: the bytes at the highest moment of each, of those
+    after each of ``times``."""
+    marks = [*times, *(time for phase in phases for time in (phase.begin, phase.end))]
     begin = min(marks, default=0)
     edges = np.linspace(begin, max(marks, default=0), SAMPLES + 1 if marks else 2)
     highest = _highest(held.sum(axis=0), np.searchsorted(times, edges[:-1]))
     series = {name: held[row, highest].tolist() for row, name in enumerate(names)}
-    runs = itertools.groupby(trace.phases, key=lambda phase: phase.name)
+    runs = itertools.groupby(phases, key=lambda phase: phase.name)
     return Timeline(
         seconds=[_seconds(edge - begin) for edge in edges[:-1]],
         held={name: sizes for name, sizes in series.items() if any(sizes)},

@@ -68,6 +68,12 @@ def test_step_memory_names_blocks_from_before_the_trace():
     assert memory.at_peak["inputs"] == 8
 
 
+def test_lone_release_changes_nothing():
+    seen = replace(STEP, memory_events=STEP.memory_events[:-1])
+    assert STEP.memory_events[-1].address not in KNOWN.before
+    assert step_memory(STEP, KNOWN) == step_memory(seen, KNOWN)
+
+
 def test_timeline_keeps_the_highest_moment_of_each_stretch():
     memory = step_memory(STEP, KNOWN)
     timeline = memory.timeline
@@ -79,7 +85,7 @@ def test_timeline_keeps_the_highest_moment_of_each_stretch():
 
 def test_step_memory_of_an_empty_trace_is_what_was_there_before():
     memory = step_memory(Trace(), KNOWN)
-    assert memory.at_peak == {"weights": 100, "optimizer states": 200}
+    assert memory.at_peak == {"weights": 100, "optimizer states": 200, "other": 7}
     assert memory.timeline.seconds == [0.0]
 
 
