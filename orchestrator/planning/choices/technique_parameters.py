@@ -1,14 +1,14 @@
 """Techniques with parameters of the user's own, checked against the classes of their libraries."""
 
 import pkgutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from jobs.library_facts.value_types import accepts, described_type, listed_values, parameters_of
 from jobs.techniques import Axis, Family
 from jobs.techniques.written_form import ParametersError, read, written
 from orchestrator.planning.library_facts import facts, is_ours
-from orchestrator.planning.problems import Remark, advice, described, did_you_mean
+from orchestrator.planning.problems import Remark, advice, described
 
 
 def read_family(axis: Axis, value: Mapping[str, Any] | str) -> tuple[str, list[Remark]]:
@@ -99,9 +99,9 @@ def _problem(family: Family, types: Mapping[str, Any], name: str, value: Any) ->
     class_name = family.config_class.partition(":")[2]
     if name not in types:
         names = sorted(types.keys() - family.decided.keys())
-        meant = _meant(name, names)
-        hint = did_you_mean(meant) if meant else advice(name, names)
-        return f"{class_name} has no such parameter; {hint}"
+        # Other trainers call it lora_rank, or rank.
+        word = name.removeprefix("lora_").replace("rank", "r")
+        return f"{class_name} has no such parameter; {advice(word, names)}"
     alternatives = types[name]["accepts"]
     if accepts(alternatives, value):
         return ""
@@ -109,16 +109,3 @@ def _problem(family: Family, types: Mapping[str, Any], name: str, value: Any) ->
     if isinstance(value, str) and words:
         return f'{class_name} does not know "{value}" here; {advice(value, words)}'
     return f"{class_name} takes {types[name]['text']} here, not {described(value)}"
-
-
-_OTHER_WORDS = {"rank": "r", "target": "target_modules", "targets": "target_modules"}
-"""What people and other trainers call a parameter -> PEFT's name for it."""
-
-
-def _meant(word: str, names: Sequence[str]) -> str:
-    """The one parameter that is or ends with the last word of ``word``, else empty: ``alpha`` is
-    ``lora_alpha``, and both ``rank`` and ``lora_rank`` are ``r``."""
-    last = word.rpartition("_")[2]
-    last = _OTHER_WORDS.get(last, last)
-    found = [last] if last in names else [own for own in names if own.endswith(f"_{last}")]
-    return found[0] if len(found) == 1 else ""

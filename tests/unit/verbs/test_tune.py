@@ -68,4 +68,6 @@ def test_dry_run_names_packages_that_loggers_and_exported_files_lack(config, mon
     exported = "report_to: to train with the exported files, mlflow needs the package mlflow: pip"
     assert f"note: {exported}" in notes
     assert tune.main([str(config)]) == 2
-    assert "\nloggers: wandb needs the package wandb: pip install wandb\n" in capsys.readouterr().err
+    assert (
+        "\nloggers: wandb needs the package wandb: pip install wandb\n" in capsys.readouterr().err
+    )
