@@ -82,7 +82,7 @@ def test_recommend_says_what_it_did_with_the_users_file(tmp_path, capsys):
         (tmp_path / name / "config.json").write_text(config)
         # README.md, which names this file of its own, is no source of what is said.
         own = tmp_path / name / "training_arguments.yaml"
-        own.write_text(f"base_model: .\nmicro_batch_size: 64\nsequence_len: 8\n")
+        own.write_text("base_model: .\nmicro_batch_size: 64\nsequence_len: 8\n")
         command = [run, "--export", str(tmp_path / f"to-{name}")]
         assert recommend.main([*command, "--own-file", str(own)]) == 0
         said = capsys.readouterr().err
