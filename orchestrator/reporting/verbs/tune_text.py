@@ -52,7 +52,8 @@ def _of_environment(
     if first.memory_meaning:
         yield f"memory: {first.memory_meaning}"
     if first.user_configuration is None:
-        yield "your own arguments did not end ok, so gains are unknown"
+        why = first.user_problem and f" ({first.user_problem})"
+        yield f"your own arguments did not end ok, so gains are unknown{why}"
     else:
         yield f"your own arguments: {first.user_configuration.text[0]}"
     described: dict[tuple[bool, str], str] = {}
