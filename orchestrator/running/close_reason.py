@@ -89,7 +89,7 @@ def more_time(records: Iterable[TrialRecord], *, is_tune: bool) -> str:
         # What was spent counts, and more than half of the rest is for the search.
         wanted = sum(own.slot_seconds for own in listed) + 2 * _TRIALS * seconds
         options += f" --gpu-minutes {math.ceil(wanted / 60)}"
-    return f"one takes about {duration(seconds)} here, so {options} measures {_TRIALS}"
+    return f"one takes about {duration(seconds)} here, so {options} is time for {_TRIALS}"
 
 
 def _whole_seconds(record: TrialRecord) -> float:

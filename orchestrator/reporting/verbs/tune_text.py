@@ -69,8 +69,8 @@ def _of_environment(
     if any(result.search and not result.search.is_settled for result in results):
         yield ""
         yield (
-            "the search ended before this was certain; --resume with more --gpu-minutes"
-            " continues it"
+            "the search ended before this was certain; --resume with more time (--gpu-minutes,"
+            " --time-budget) continues it"
         )
     if len(results) > 1:
         # Last, where a terminal shows it.

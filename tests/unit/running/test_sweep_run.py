@@ -236,10 +236,10 @@ def test_failure_says_which_time_would_be_enough():
     assert why_none_ok([cut]).endswith("; --resume with more time goes on")
     # Four of twelve steps took 34 s, and the first is no measure of the others.
     cut = replace(cut, steps={"step_seconds": [10.0, 8.0, 8.0, 8.0]})
-    enough = "; one takes about 1 min 44 s here, so --resume --time-budget 6m measures 3"
+    enough = "; one takes about 1 min 44 s here, so --resume --time-budget 6m is time for 3"
     assert why_none_ok([cut]).endswith(enough)
     # Of the search's time, the first trial of tune gets half, and 40 s are spent.
-    tuned = "--resume --time-budget 6m --gpu-minutes 12 measures 3"
+    tuned = "--resume --time-budget 6m --gpu-minutes 12 is time for 3"
     assert why_none_ok([cut], is_tune=True).endswith(tuned)
     assert "--resume --gpu-minutes 12" in why_none_ok([replace(cut, rule="x")], is_tune=True)
 
