@@ -60,6 +60,7 @@ def advice(refusal: str) -> str:
     if "version" in refusal.lower():
         return "use the same Python and Ray on both sides"
     return (
-        "make sure that the port is the GCS server's (6379 unless chosen otherwise), and that"
-        " RAY_AUTH_MODE and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) are the cluster's"
+        "make sure that the port is the GCS server's (6379 unless chosen otherwise); a cluster that"
+        " asks for a token, as that of `ray start` does, needs RAY_AUTH_MODE=token here, and its"
+        " token in RAY_AUTH_TOKEN or ~/.ray/auth_token"
     )

@@ -96,7 +96,7 @@ def _unknown_key(path: KeyPath) -> str:
             section = next(sections_in(keys_of(section).get(str(parent))), section)
     keys = list(keys_of(section))
     if not parents and key in AXES:
-        return "is an axis: write it under axes"
+        return "is an axis: write it under axes or baseline"
     if not keys:
         return "unknown key; no key is valid here"
     return f"unknown key; {advice(key, keys)}"

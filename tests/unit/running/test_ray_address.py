@@ -6,7 +6,7 @@ from orchestrator.planning.config import SweepConfig
 from orchestrator.planning.prechecks import mistakes
 from orchestrator.running.early_start import checked_config
 from orchestrator.running.options import VerbOptions
-from orchestrator.running.ray_address import is_elsewhere, ray_address
+from orchestrator.running.ray_address import advice, is_elsewhere, ray_address
 from tests.support.config_files import config_of
 
 
@@ -24,6 +24,11 @@ def test_cluster_is_joined_only_where_it_is_named(monkeypatch, address, variable
     monkeypatch.setenv("RAY_ADDRESS", variable)
     assert ray_address(address) == joined
     assert is_elsewhere(address) == (joined != "local")
+
+
+def test_refusal_of_a_cluster_names_what_its_token_needs():
+    assert "needs RAY_AUTH_MODE=token here" in advice("Failed to connect to Ray cluster at x:1")
+    assert "same Python and Ray" in advice("Version mismatch: the cluster was started with ...")
 
 
 @pytest.mark.parametrize(("address", "elsewhere"), [("local", False), ("auto", True)])
