@@ -5,7 +5,6 @@ import enum
 import math
 import statistics
 from collections.abc import Iterable
-from operator import itemgetter
 
 from jobs.record import Outcome, TrialRecord
 from orchestrator.analysis.configuration import gpu_memory
@@ -49,19 +48,18 @@ _WHAT_HAPPENED = {
 
 def with_limit_rule(record: TrialRecord, allowed_seconds: float) -> TrialRecord:
     """The record; ``skipped`` if the search's ``allowed_seconds`` or the time budget ended it."""
-    own_timeout = _LIMIT_SHARE * record.spec.measure.timeout_seconds
     if record.outcome is not Outcome.TIMED_OUT:
         return record
-    if record.slot_seconds >= own_timeout:
-        return dataclasses.replace(record, reason=record.reason + _so_far(record))
     phase = record.phase or "start"
-    rule: str = CloseReason.TIME_BUDGET.value
+    outcome, rule = Outcome.SKIPPED, CloseReason.TIME_BUDGET.value
     reason = f"the sweep's time budget ended while the trial was in phase {phase}"
-    if record.slot_seconds >= _LIMIT_SHARE * allowed_seconds:
+    if record.slot_seconds >= _LIMIT_SHARE * record.spec.measure.timeout_seconds:
+        outcome, rule, reason = record.outcome, record.rule, record.reason
+    elif record.slot_seconds >= _LIMIT_SHARE * allowed_seconds:
         rule = TOO_SLOW
         reason = f"the search allowed {allowed_seconds:.0f} s, and it was still in phase {phase}"
     reason += _so_far(record)
-    return dataclasses.replace(record, outcome=Outcome.SKIPPED, rule=rule, reason=reason)
+    return dataclasses.replace(record, outcome=outcome, rule=rule, reason=reason)
 
 
 def _so_far(record: TrialRecord) -> str:
@@ -78,10 +76,10 @@ def more_time(records: Iterable[TrialRecord], *, is_tune: bool) -> str:
     """The options with which three of the trials that were ended early are measured, with how long
     the shortest takes, by the steps that it has done; empty if none has done a step."""
     listed = list(records)
-    known = [(seconds, record) for record in listed if (seconds := _whole_seconds(record))]
-    if not known:
+    record = min(filter(_whole_seconds, listed), key=_whole_seconds, default=None)
+    if record is None:
         return ""
-    seconds, record = min(known, key=itemgetter(0))
+    seconds = _whole_seconds(record)
     options = "--resume"
     if record.rule == CloseReason.TIME_BUDGET:
         options += f" --time-budget {math.ceil((_START_SECONDS + _TRIALS * seconds) / 60)}m"

@@ -127,7 +127,8 @@ def _one_line(error: Exception) -> str:
 def _join(address: str, guard: Guard, folder: str | None = None) -> None:
     """Join or start Ray; a Ray that starts has its session in ``folder``. Raises ClusterError."""
     if reason := why_unreachable(address):
-        raise ClusterError(f"cannot join the Ray cluster: {reason}")
+        fix = "start Ray there, or correct the address or the firewall"
+        raise ClusterError(f"cannot join the Ray cluster: {reason}; {fix}")
     # A cluster that is started for one sweep needs no dashboard. A joined cluster decides itself.
     own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": folder}
     options = {"log_to_driver": False, "configure_logging": True} | (own if folder else {})
@@ -186,13 +187,8 @@ def _why_not_joined(address: str, error: Exception) -> str:
 
 def ask_nodes(address: str, question: Callable[[], Any]) -> list[tuple[str, Any]]:
     """(address, answer or RayError) of every live node, by a task that reserves no GPU. Raises
-    ConnectionError, RuntimeError or ValueError if the cluster cannot be joined."""
-    try:
-        with guarded() as guard, _limited_start(guard, address):
-            context = ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
-    except ray.exceptions.AuthenticationError as error:
-        raise ConnectionError(str(error)) from None
-    with context:
+    ClusterError if the cluster cannot be joined."""
+    with _ray_at(address):
         # All nodes are asked before the first answer is awaited.
         references = {
             on_node(node["NodeID"], gpus=0)(question).remote(): node["NodeManagerAddress"]
