@@ -43,11 +43,7 @@ def test_warnings_of_ray_while_it_joins_a_cluster_are_not_shown_and_our_notes_ar
         raise ConnectionError("it is no GCS server")
 
     monkeypatch.setattr(connection.ray, "init", init)
-    with (
-        socket.create_server(("127.0.0.1", 0)) as listening,
-        pytest.raises(ClusterError, match="it is no GCS server"),
-        connection._ray_at(f"127.0.0.1:{listening.getsockname()[1]}"),
-    ):
+    with pytest.raises(ClusterError, match="it is no GCS server"), connection._ray_at("auto"):
         pass
     print("after", file=sys.stderr)
     assert capfd.readouterr().err == "note: counting the parameters\nafter\n"
