@@ -136,7 +136,7 @@ def _gain_lines(result: TuneResult) -> Iterator[str]:
         if not result.changes:
             gain = "these are your own arguments: no gain was found"
         elif result.is_within_chance:
-            gain = f"no gain over your own arguments: {size} is within chance"
+            gain = f"no gain over your own arguments, so yours may do: {size} is within chance"
         rounds = count(result.gain_rounds, "interleaved round")
         yield f"    {gain} ({rounds} of both on one GPU)" if result.gain_rounds else f"    {gain}"
     elif result.best is not None and user is not None and not fits(user.memory_bytes, budget):
