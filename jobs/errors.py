@@ -18,6 +18,10 @@ class UnsupportedError(Exception):
         self.rule = rule
 
 
+class TimeUpError(BaseException):
+    """The slot asks the trial to end. No library takes it for an error of its own."""
+
+
 _TEXTS: Mapping[Outcome, tuple[str, ...]] = {
     Outcome.HOST_OUT_OF_MEMORY: (
         r"^(_Array)?MemoryError:",  # Python, NumPy
@@ -72,6 +76,8 @@ _UNITS = {"b": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 def classify(error: BaseException) -> tuple[Outcome, str, str]:
     """The outcome, rule and reason (one line) of the outermost error with a known meaning."""
+    if isinstance(error, TimeUpError):
+        return Outcome.TIMED_OUT, "", ""  # the slot says why
     for cause in _chain(error):
         if isinstance(cause, UnsupportedError):
             return Outcome.UNSUPPORTED, cause.rule, str(cause)

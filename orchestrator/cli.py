@@ -136,7 +136,7 @@ def measured(
     """Plan or measure what ``make`` makes of the configuration. Returns the exit status. A wrong
     configuration ends the verb before Ray or a GPU is touched. ``suffix`` ends the name of the run
     folder, unless the options name the folder."""
-    from orchestrator.planning.keys.loggers import LoggerError, refuse_missing
+    from orchestrator.planning.keys.loggers import LoggerError
     from orchestrator.planning.problems import ConfigError
     from orchestrator.running.early_start import checked_config, early_start
 
@@ -145,7 +145,6 @@ def measured(
         measurement = make(config)
         if options.dry_run:
             return measurement.show_plan()
-        refuse_missing(config.loggers)
     except (ConfigError, LoggerError, ValueError) as error:
         print(error, file=sys.stderr)
         return EXIT_USAGE

@@ -172,16 +172,13 @@ def _export(answer: Answer, options: argparse.Namespace) -> int:
             own_file=options.own_file,
             report_to=options.report_to,
             force=options.force,
+            say=cli.print_note,
         )
     except (UnreadableFileError, NotExportableError, FileExistsError, NotADirectoryError) as error:
         print(error, file=sys.stderr)
         return cli.EXIT_USAGE
     for path in written:
         print(path, file=sys.stderr)
-    if options.own_file is not None:
-        readme = (options.export / "README.md").read_text(encoding="utf-8")
-        notes = [line for line in readme.splitlines() if options.own_file.name in line]
-        print(*notes, sep="\n", file=sys.stderr)
     return cli.EXIT_OK
 
 

@@ -115,7 +115,7 @@ class _TuneVerb:
         print(f"{self.config.name}: {count(considered, 'configuration')} considered")
         for axis, values in space.config.axes.items():
             print(f"  {axis}: {', '.join(map(str, values))}")
-        print("not tried")
+        print("not tried (--json gives each value's reason in full)")
         for line in not_tried_lines(space.not_tried):
             print(line)
         return cli.EXIT_OK

@@ -96,6 +96,11 @@ class Child:
         idle = max(0.0, self._begun_at - ready_at)
         return time.monotonic() - self._made_at - idle
 
+    def ask_to_end(self) -> None:
+        """Have it write a record of what it has measured so far, if it can."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+
     def kill(self) -> None:
         """End the process and its group. Their memory is free only after ``reap``."""
         with contextlib.suppress(ProcessLookupError):

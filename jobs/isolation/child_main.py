@@ -5,6 +5,7 @@ import itertools
 import json
 import mmap
 import os
+import signal
 import socket
 import struct
 import sys
@@ -13,6 +14,7 @@ import traceback
 from pathlib import Path
 from typing import NoReturn
 
+from jobs.errors import TimeUpError
 from jobs.spec import TrialSpec, from_json, to_json
 from jobs.trial.run import run
 
@@ -77,6 +79,8 @@ def run_and_record(
         if phase is not None:
             phase[:] = PHASE.pack(name.encode(), next(counter))
 
+    if phase is not None:  # then a slot may ask it to end
+        signal.signal(signal.SIGTERM, _end)
     record = run(spec, announce, scratch=result.parent, context_bytes=context_bytes)
     partial = result.with_suffix(".partial")
     try:
@@ -87,6 +91,11 @@ def run_and_record(
             print(f"the record could not be written: {error}", flush=True)
         return UNWRITABLE
     return 0
+
+
+def _end(*_: object) -> NoReturn:
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise TimeUpError
 
 
 def open_phase(path: Path) -> mmap.mmap:

@@ -126,12 +126,13 @@ class ChildRunner:
         provenance = _provenance(spec, ranks, isolation)
         phase, prefix, left = ranks.decisive.phase, ranks.prefix, ranks.record
         ranks.kill()
-        if left is None:
+        if left is None or not in_time:
             compiler_cache.remove_incomplete(since=began)
         if not in_time:
             self.reap()
             reason = f"no result after {timeout_seconds:g} s, in phase {phase or 'start'}"
-            record = TrialRecord(spec=spec, outcome=Outcome.TIMED_OUT, reason=reason, phase=phase)
+            left = left or TrialRecord(spec=spec, outcome=Outcome.TIMED_OUT)
+            record = replace(left, outcome=Outcome.TIMED_OUT, rule="", reason=reason, phase=phase)
         elif left is not None:
             record = left
         elif not ranks.decisive.has_started:

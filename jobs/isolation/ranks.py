@@ -14,6 +14,9 @@ from jobs.rank_records import merged
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec, from_json
 
+LAST_WORDS_SECONDS = 2.0
+"""How long a trial whose time is up may take to write down what it has measured."""
+
 
 class Ranks:
     """The processes of a trial, rank 0's first; most trials have only that one."""
@@ -41,6 +44,10 @@ class Ranks:
     def wait(self, deadline: float, owner: socket.socket) -> bool:
         """Wait for all results, or for the first failure; False at ``deadline``."""
         in_time = wait_for(self._children, self._is_over, deadline, owner)
+        if self._shared is None and not in_time:
+            # What a single process has measured so far is worth a moment.
+            self.decisive.ask_to_end()
+            wait_for(self._children, self._is_over, deadline + LAST_WORDS_SECONDS, owner)
         if self._shared is not None:
             if in_time and Outcome.FAILED in map(_outcome, self._children):
                 # A rank whose partner is gone fails, too. The partner, the cause, may still end.

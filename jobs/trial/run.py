@@ -59,7 +59,7 @@ def run(
             derived, anatomy = _measure(
                 spec, trackers, enter, context_bytes=context_bytes, folder=scratch
             )
-        except Exception as error:
+        except (Exception, errors.TimeUpError) as error:
             outcome, rule, reason = _failure(error, spec, phases[-1])
             derived = {"oom_requested_bytes": errors.requested_bytes(error)}
         # Whatever was measured before an error is kept.
@@ -80,7 +80,7 @@ def run(
     )
 
 
-def _failure(error: Exception, spec: TrialSpec, phase: str) -> tuple[Outcome, str, str]:
+def _failure(error: BaseException, spec: TrialSpec, phase: str) -> tuple[Outcome, str, str]:
     outcome, rule, reason = errors.classify(error)
     if outcome is Outcome.FAILED:  # no known outcome
         traceback.print_exception(error)

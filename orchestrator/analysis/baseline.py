@@ -26,6 +26,12 @@ def baseline_choices(
     return chosen
 
 
+def is_baseline(choices: Mapping[str, Choice], asked: Mapping[str, Choice]) -> bool:
+    """Whether choices are as asked, else the default, on every axis: measured or not."""
+    wanted = _wanted(asked)
+    return all(str(value) == str(wanted.get(axis, value)) for axis, value in choices.items())
+
+
 def ranked_recipe(
     candidates: Iterable[ChoicesAndRecipe], asked: Mapping[str, Choice]
 ) -> TrainingRecipe:

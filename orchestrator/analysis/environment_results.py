@@ -9,7 +9,7 @@ from typing import Any
 
 from jobs.spec import Choice, TrainingRecipe
 from jobs.techniques.sample_kind import Workload, workload_of
-from orchestrator.analysis.baseline import baseline_choices
+from orchestrator.analysis.baseline import baseline_choices, is_baseline
 from orchestrator.analysis.budget_picks import BudgetPick, best_in_budgets
 from orchestrator.analysis.configuration import Configuration
 from orchestrator.analysis.follow_up_results import (
@@ -133,3 +133,10 @@ class EnvironmentResults:
     def baseline(self) -> Mapping[str, Choice]:
         """Axis -> the value that techniques are compared with."""
         return baseline_choices(self.configurations, self.run.baseline)
+
+    @cached_property
+    def asked_baseline(self) -> Configuration | None:
+        """What was asked for, as the user's own arguments; None: it has no ok row, and ``baseline``
+        is another."""
+        asked = self.run.baseline
+        return next((own for own in self.configurations if is_baseline(own.choices, asked)), None)

@@ -161,10 +161,12 @@ class Run:
         own_file: Path | str | None = None,
         report_to: str | Sequence[str] = (),
         force: bool = False,
+        say: Callable[[str], object] = lambda _: None,
     ) -> tuple[Path, ...]:
         """Write the files to train ``candidate`` with, or the best of an answer. Returns their
         paths. ``own_file`` is a file of another trainer; a copy of it with the candidate's values
-        is written, too. ``report_to`` names the services that the training reports to.
+        is written, too, and ``say`` gets what it changes. ``report_to`` names the services that
+        the training reports to.
 
         Raises ValueError if the answer names none, UnreadableFileError if that file is in no known
         dialect, and NotExportableError if the candidate cannot be exported. Raises FileExistsError
@@ -176,7 +178,7 @@ class Run:
         if best is None:
             raise ValueError("no measured configuration meets the constraints of this answer")
         own = None if own_file is None else Path(own_file)
-        carried: dict[str, Any] = {"epochs": epochs, "report_to": report_to}
+        carried: dict[str, Any] = {"epochs": epochs, "report_to": report_to, "say": say}
         return export_candidate(
             self.dataset, best, Path(folder), **carried, own_file=own, force=force
         )

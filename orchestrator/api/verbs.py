@@ -131,7 +131,6 @@ def batch_size(
 @contextlib.contextmanager
 def _started(config: Config, measuring: Measuring, *, suffix: str = "") -> Iterator[Start]:
     """A checked configuration and its locked run folder. Notes become warnings."""
-    from orchestrator.planning.keys.loggers import refuse_missing
     from orchestrator.running.early_start import checked_config, early_start
     from orchestrator.running.options import VerbOptions
 
@@ -143,7 +142,6 @@ def _started(config: Config, measuring: Measuring, *, suffix: str = "") -> Itera
         given["output"] = location(given["output"])
     options = VerbOptions(config=source_of(config), **given)
     checked = checked_config(options, warnings.warn)
-    refuse_missing(checked.loggers)
     with early_start(checked, options, suffix, _print) as start:
         yield start
 

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -141,9 +141,11 @@ def export_candidate(
     own_file: Path | None = None,
     report_to: str | Sequence[str] = (),
     force: bool = False,
+    say: Callable[[str], object] = lambda _: None,
 ) -> tuple[Path, ...]:
     """Write the files to train a candidate with. Returns their paths. ``own_file`` is a file of
-    another trainer; a copy of it with the candidate's values is written, too.
+    another trainer; a copy of it with the candidate's values is written, too, and ``say`` gets what
+    it changes.
 
     ``epochs`` or steps, the seed and what is logged are those of the user's training arguments,
     otherwise one epoch, and the seed of the measurement. ``report_to`` comes from the caller and
@@ -159,12 +161,14 @@ def export_candidate(
     own = dataset.run.config.get("left_aside", {})
     own = own if isinstance(own, Mapping) else {}
     label = dataset.label(candidate.configuration.choices)
-    copies = {}
+    copies: dict[str, str] = {}
+    about: list[str] = []
     if own_file is not None:
         changed = changed_file(own_file, spec.choices)
         copies[f"changed_{own_file.name}"] = changed.text
-        warnings += _about_own_file(own_file.name, changed, spec.model)
-    return export(
+        about = list(_about_own_file(own_file.name, changed, spec.model))
+        warnings += about
+    written = export(
         _with_own_seed(spec, own),
         folder,
         copies=copies,
@@ -181,6 +185,9 @@ def export_candidate(
         versions=results.environment,
         force=force,
     )
+    for note in about:
+        say(note)
+    return written
 
 
 def _source(

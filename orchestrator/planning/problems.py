@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import NamedTuple
 
+from orchestrator.units import listed
+
 KeyPath = tuple[str | int, ...]
 """Where a value is: keys and list positions from the top of the file."""
 KeyProblem = tuple[KeyPath, str]
@@ -73,6 +75,10 @@ def closest(word: str, choices: Iterable[str]) -> str | None:
         ratio = difflib.SequenceMatcher(a=choice, b=written).ratio()
         return ratio, sorted(choice) == sorted(written), shared_length(choice, written)
 
+    # A word that ends one choice is that choice without its family's name: alpha is lora_alpha.
+    ended = [choice for choice in by_lower if choice.endswith(f"_{written}")]
+    if len(ended) == 1 and len(written) > 2:
+        return by_lower[ended[0]]
     # difflib's own threshold, 0.6 of the letters in common, finds transposed and missing letters.
     # A shortened name is meant before a name with the same letters: adamw, and not grokadamw.
     for beginning in (f"{written}_", written):
@@ -92,12 +98,12 @@ def shared_length(first: Sequence[object], second: Sequence[object]) -> int:
 
 def advice(word: object, choices: Sequence[str]) -> str:
     """``did you mean "sgd"?`` and the valid choices; of many choices only the guess."""
-    listed = ", ".join(choices)
+    names = listed(choices, 50)
     guess = closest(str(word), choices)
     if guess is None:
-        return f"valid choices: {listed}"
+        return f"valid choices: {names}"
     question = did_you_mean(guess)
-    return question if len(choices) > 16 else f"{question} Valid choices: {listed}"
+    return question if len(choices) > 16 else f"{question} Valid choices: {names}"
 
 
 def guess_after(word: str, choices: Iterable[str]) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from jobs.node.processes import keep_bytecode
 from orchestrator.planning.config import load_config
+from orchestrator.planning.keys.loggers import LoggerError, missing_packages
 from orchestrator.planning.settings import SweepConfig
 from orchestrator.running.options import RunOptions, VerbOptions
 from orchestrator.running.ray_address import is_elsewhere, preloading
@@ -34,7 +35,7 @@ class Start:
 
 
 def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
-    """The configuration, with its files checked. Raises ConfigError."""
+    """The configuration, with its files and loggers checked. Raises ConfigError or LoggerError."""
     from orchestrator.planning.prechecks import mistakes  # not for --help
 
     config = load_config(
@@ -51,7 +52,19 @@ def checked_config(options: VerbOptions, say: Say) -> SweepConfig:
     elsewhere, asks_hub = is_elsewhere(options.address), not options.dry_run
     for note in mistakes.check_files(config, runs_elsewhere=elsewhere, asks_hub=asks_hub):
         say(note)
+    _check_packages(config, options, say)
     return config
+
+
+def _check_packages(config: SweepConfig, options: VerbOptions, say: Say) -> None:
+    """Name the packages that loggers lack. Only the exported training needs those of report_to."""
+    own = config.left_aside.get("report_to") or ()
+    for note in missing_packages([own] if isinstance(own, str) else own):
+        say(f"report_to: to train with the exported files, {note}")
+    for problem in missing_packages(config.loggers):
+        if not options.dry_run:
+            raise LoggerError(f"loggers: {problem}")
+        say(f"loggers: {problem}")
 
 
 @contextlib.contextmanager

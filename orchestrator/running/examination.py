@@ -7,7 +7,8 @@ from typing import Any
 
 from jobs.node.checks.findings import Finding, ok, problem, warning
 from jobs.spec import to_json
-from orchestrator.running.ray_address import advice, is_elsewhere, ray_address, why_unreachable
+from orchestrator.running.nodes import ClusterError
+from orchestrator.running.ray_address import is_elsewhere, ray_address
 from orchestrator.units import count
 
 Report = Mapping[str, Any]
@@ -41,18 +42,14 @@ def calibrations_of(reports: Sequence[Report]) -> list[Any]:
 
 def examine_cluster(address: str, look: Callable[[], Report]) -> list[Report]:
     """The report of every node, or this one's if none can be joined; then the cluster's."""
-    # Ray itself would wait for minutes before it reports an unreachable address.
-    reason = why_unreachable(address)
-    if reason:
-        fix = "start Ray there, or correct the address or the firewall"
-        return [look(), _report("cluster", [problem(reason, fix)])]
     from orchestrator.running.cluster.connection import ask_nodes
 
     try:
         # One report from every node, or the error in its place.
         answers = ask_nodes(address, look)
-    except (ConnectionError, RuntimeError, ValueError) as error:
-        return [look(), _report("cluster", [problem(_sentence(error), advice(str(error)))])]
+    except ClusterError as error:
+        reason, _, fix = str(error).partition("; ")
+        return [look(), _report("cluster", [problem(reason, fix)])]
     reports = []
     findings = []
     for node, answer in answers:

@@ -22,7 +22,7 @@ from orchestrator.running.observers.progress import Progress, live_line
 from orchestrator.running.session import Session
 from orchestrator.search.base import Search
 from orchestrator.storage.run_folder import RunFolder
-from orchestrator.units import count
+from orchestrator.units import count, duration
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -153,8 +153,8 @@ def _opening_lines(
             " and speed is this processor's"
         )
     if time_budget_seconds is not None:
-        minutes = time_budget_seconds / 60
-        yield f"   ends within {minutes:.3g} minutes; trials not started by then are skipped"
+        limit = duration(time_budget_seconds)
+        yield f"   ends within {limit}; trials not started by then are skipped"
     yield f"   writing to {folder.path}"
     for path in folder.unreadable:
         yield (

@@ -4,13 +4,14 @@ import os
 import socket
 import sys
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 
 from jobs.isolation import prewarm
 from orchestrator.planning.keys.config_model import Resources
 from orchestrator.running.guard import guarded
 
 CONNECT_SECONDS = 5.0
+ANSWER_SECONDS = 20.0
 LOCAL = "local"
 """The address that has Ray start a cluster of this machine alone."""
 
@@ -44,15 +45,23 @@ def _guarded_parents(resources: Resources) -> Iterator[None]:
 
 
 def why_unreachable(address: str) -> str:
-    """Why nothing answers at HOST:PORT; empty if something does, or without a port ("auto")."""
+    """Why no server of Ray answers at HOST:PORT; empty if one does, or without a port ("auto").
+    Ray itself would try for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not port.isdigit():
         return ""
     try:
-        socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
+        server = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS)
     except OSError as error:
         return f"nothing answers at {address}: {error.strerror or error}"
-    return ""
+    with server:
+        server.settimeout(ANSWER_SECONDS)
+        # gRPC's server is the first to speak, by a frame of type 4 (RFC 9113, 6.5); with TLS, the
+        # client is.
+        with suppress(OSError):
+            if os.environ.get("RAY_USE_TLS", "0") != "0" or server.recv(9)[3:4] == b"\x04":
+                return ""
+    return f"what answers at {address} is no server of Ray, or stands still"
 
 
 def advice(refusal: str) -> str:
@@ -60,6 +69,7 @@ def advice(refusal: str) -> str:
     if "version" in refusal.lower():
         return "use the same Python and Ray on both sides"
     return (
-        "make sure that the port is the GCS server's (6379 unless chosen otherwise), and that"
-        " RAY_AUTH_MODE and RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) are the cluster's"
+        "make sure that the port is the GCS server's (6379 unless chosen otherwise); a cluster that"
+        " asks for a token, as that of `ray start` does, needs RAY_AUTH_MODE=token here, and its"
+        " token in RAY_AUTH_TOKEN or ~/.ray/auth_token"
     )

@@ -17,7 +17,7 @@ from orchestrator.prediction.tune.tune_forecast import largest_that_fit
 from orchestrator.prediction.tune.worth_tracing import Sets, worth_tracing
 from orchestrator.prediction.unsupported import has_images
 from orchestrator.running.background_prediction import BackgroundPredictor
-from orchestrator.running.close_reason import CloseReason
+from orchestrator.running.close_reason import CloseReason, more_time
 from orchestrator.running.early_start import Start
 from orchestrator.running.gpu_screening import screened_cluster
 from orchestrator.running.measurement import RunRequest, measure, slots_in_words
@@ -143,11 +143,11 @@ def run_sweep(
         session = measure(work, screening, start, start.folder)
     return SweepEnd(
         is_interrupted=session.close_reason is CloseReason.INTERRUPTED,
-        failure=why_none_ok(start.folder.records().values()),
+        failure=why_none_ok(start.folder.records().values(), is_tune=verb == "tune"),
     )
 
 
-def why_none_ok(records: Iterable[TrialRecord]) -> str:
+def why_none_ok(records: Iterable[TrialRecord], *, is_tune: bool = False) -> str:
     """A sentence with the commonest reason why no trial ended ok; empty if one did."""
     listed = list(records)
     if any(record.outcome is Outcome.OK for record in listed):
@@ -162,7 +162,9 @@ def why_none_ok(records: Iterable[TrialRecord]) -> str:
     reasons = Counter(record.reason for record in telling if record.outcome is outcome)
     ((reason, _),) = reasons.most_common(1)
     trials = f"{amount} of {count(len(listed), 'trial')}"
-    go_on = "; --resume with more time goes on" if outcome is Outcome.SKIPPED else ""
+    go_on = ""
+    if outcome is Outcome.SKIPPED:
+        go_on = f"; {more_time(started, is_tune=is_tune) or '--resume with more time goes on'}"
     return f"no trial ended ok: {trials} ended with {outcome.value}, most often: {reason}{go_on}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -12,10 +13,12 @@ from orchestrator.planning.keys.config_model import FollowUpPolicy
 from orchestrator.planning.keys.search_options import TuneOptions
 from orchestrator.planning.plan import Plan
 from orchestrator.planning.settings import SweepConfig
+from orchestrator.planning.tune_space import policy
 from orchestrator.planning.tune_space.space import Goal, TuneSpace, tune_space
-from orchestrator.planning.tune_space.values import DOES_NOT_GO, has_equal_rows
+from orchestrator.planning.tune_space.values import has_equal_rows
 from orchestrator.running.early_start import Start
 from orchestrator.running.ray_address import is_elsewhere
+from orchestrator.units import listed
 
 if TYPE_CHECKING:
     from orchestrator.running.sweep_run import SweepEnd
@@ -88,17 +91,15 @@ def _is_unmet_here(requirement: str, capability: tuple[int, int] | None) -> bool
 
 
 def not_tried_lines(not_tried: Mapping[str, Mapping[str, str]]) -> list[str]:
-    """The values that are not tried, by axis and reason; one line for those that do not go."""
-    reasons: dict[tuple[str, str], list[str]] = {}
-    unsuited: dict[str, list[str]] = {}
+    """The values that are not tried: a line for each reason, by its first clause."""
+    groups: dict[str, dict[str, list[str]]] = {}
     for axis, values in not_tried.items():
         for value, reason in values.items():
-            if reason.startswith(DOES_NOT_GO):
-                unsuited.setdefault(axis, []).append(value)
-            else:
-                reasons.setdefault((axis, reason), []).append(value)
-    lines = [f"  {axis}: {', '.join(listed)}: {why}" for (axis, why), listed in reasons.items()]
-    if unsuited:
-        named = [f"{axis} ({', '.join(listed)})" for axis, listed in unsuited.items()]
-        lines.append(f"  {DOES_NOT_GO}: {', '.join(named)}")
-    return lines
+            short = re.split("[:,]", reason)[0]
+            if policy.NOT_TRIED.get(axis, {}).get(value) == reason:
+                short = "rarely worth a trial"
+            groups.setdefault(short, {}).setdefault(axis, []).append(value)
+    return [
+        f"  {short}: {', '.join(f'{axis} ({listed(own, 3)})' for axis, own in values.items())}"
+        for short, values in groups.items()
+    ]

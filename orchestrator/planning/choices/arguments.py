@@ -58,6 +58,8 @@ _TODAY: Mapping[str, str] = {
 """Removed field that changes the cost of a step if it is set -> how to write it today."""
 _SUCCESSORS: Mapping[str, str] = {"warmup_ratio": "warmup_steps"}
 """Removed field -> the one that takes the same value today."""
+OTHER_WORDS = {"lr": "learning_rate", "batch_size": "per_device_train_batch_size"}
+"""What people and other trainers call a field."""
 LOGGING = ("logging_steps", "logging_strategy", "logging_first_step", "run_name", "project")
 """Arguments about logs that exported files take from the user."""
 EXPORTED = ("num_train_epochs", "max_steps", "seed", *LOGGING)

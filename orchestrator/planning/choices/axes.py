@@ -244,7 +244,7 @@ def _unknown_name(axis: Axis, value: Any, source: str) -> str:
     return f"must be a name, not {described(value)}; {advice(source, axis.names)}"
 
 
-_OTHER_WORDS = {("adapter", "qlora"): "QLoRA is adapter: lora_r8 with base: bnb_4bit"}
+_OTHER_WORDS = {("adapter", "qlora"): "QLoRA is adapter: lora_r8_all_linear with base: bnb_4bit"}
 """Axis and a word that people have for choices of several axes -> these choices."""
 
 

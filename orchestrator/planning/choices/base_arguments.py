@@ -10,6 +10,7 @@ from jobs.spec import Choice, DataSpec
 from jobs.techniques import AXES, Axis, Variant
 from orchestrator.planning.choices.arguments import (
     EXPORTED,
+    OTHER_WORDS,
     argument_defaults,
     argument_names,
     ignored_reason,
@@ -159,19 +160,25 @@ def _is_default(name: str, value: Any) -> bool:
 
 
 def _argument_problems(part: Document, used: Collection[str]) -> Iterator[Problem]:
-    for name, value in part.value.items():
-        if problem := _argument_problem(name, value, used):
+    for name in part.value:
+        if problem := _argument_problem(name, part.value, used):
             yield part.problem((name,), problem)
 
 
-def _argument_problem(name: str, value: Any, used: Collection[str]) -> str:
+def _argument_problem(name: str, arguments: Mapping[str, Any], used: Collection[str]) -> str:
+    value = arguments[name]
     # The most helpful answer comes first: its name may be misspelt, or an axis may set it.
     fields = argument_names()
     if fields is not None and name not in fields:
-        return f"TrainingArguments has no such field; {advice(name, sorted(fields))}"
+        if name in AXES:
+            return "is an axis, and no training argument: write it under axes or baseline"
+        word = OTHER_WORDS.get(name, name)
+        return f"TrainingArguments has no such field; {advice(word, sorted(fields))}"
     is_carried = name in EXPORTED  # to exported files, and to no trial
     for _, reason in argument_refusals({} if is_carried else {name: value}):
         return reason
+    if name == "fp16" and value is True and arguments.get("bf16") is True:
+        return "contradicts bf16: at most one of the two is true; remove one of them"
     axis = deciding_axis(name, used)
     if axis is not None:
         return f'contradicts the axis "{axis}", which sets it; remove one of them'

@@ -99,7 +99,9 @@ def _problem(family: Family, types: Mapping[str, Any], name: str, value: Any) ->
     class_name = family.config_class.partition(":")[2]
     if name not in types:
         names = sorted(types.keys() - family.decided.keys())
-        return f"{class_name} has no such parameter; {advice(name, names)}"
+        # Other trainers call it lora_rank, or rank.
+        word = name.removeprefix("lora_").replace("rank", "r")
+        return f"{class_name} has no such parameter; {advice(word, names)}"
     alternatives = types[name]["accepts"]
     if accepts(alternatives, value):
         return ""

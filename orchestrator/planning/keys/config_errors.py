@@ -8,6 +8,7 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from jobs.techniques import AXES
 from orchestrator.planning.keys.config_model import ConfigFile
 from orchestrator.planning.keys.config_types import keys_of, sections_in
 from orchestrator.planning.keys.search_options import SEARCH_KINDS
@@ -94,6 +95,8 @@ def _unknown_key(path: KeyPath) -> str:
         for parent in parents:
             section = next(sections_in(keys_of(section).get(str(parent))), section)
     keys = list(keys_of(section))
+    if not parents and key in AXES:
+        return "is an axis: write it under axes or baseline"
     if not keys:
         return "unknown key; no key is valid here"
     return f"unknown key; {advice(key, keys)}"

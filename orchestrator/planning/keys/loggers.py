@@ -115,9 +115,8 @@ LoggersChoice = Annotated[Loggers, BeforeValidator(_mapping)]
 """Loggers, written as a list of names or as a mapping of names to arguments."""
 
 
-def refuse_missing(names: Iterable[str]) -> None:
-    """Raises LoggerError for a logger whose package is not installed."""
-    for name in names:
-        package = LOGGERS[name].package
-        if importlib.util.find_spec(package) is None:
-            raise LoggerError(f"loggers: {name} needs the package {package}: pip install {package}")
+def missing_packages(names: Iterable[str]) -> list[str]:
+    """A sentence for each logger whose package is not installed; other names say nothing."""
+    packages = {name: LOGGERS[name].package for name in names if name in LOGGERS}
+    missing = {name: own for name, own in packages.items() if importlib.util.find_spec(own) is None}
+    return [f"{name} needs the package {own}: pip install {own}" for name, own in missing.items()]

@@ -89,7 +89,7 @@ def _why_not(axis: str, value: str, own: Choice, trains_as_asked: bool) -> str:
         return listed
     effects = {AXES[axis].variant(choice).numerical_effect for choice in (value, own)}
     if "training" in effects and not trains_as_asked:
-        return "trains differently from your own arguments"
+        return "trains differently from your own arguments (see --recipe)"
     return ""
 
 

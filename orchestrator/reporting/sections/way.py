@@ -23,7 +23,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
     search = dataset.run.search_summary
     if search is None or not search.answers_budgets:
         return None
-    start = next((own for own in results.configurations if own.choices == results.baseline), None)
+    start = results.asked_baseline
     picks: dict[Configuration, int] = {}
     for pick in results.budget_picks if dataset.run.budgets else ():
         if pick.best is not None and pick.best is not start:

@@ -11,7 +11,10 @@ from typing import Any
 from pydantic import TypeAdapter
 
 from jobs.flags import SHARED
+from jobs.record import Outcome
 from jobs.techniques import BATCH_AXES
+from orchestrator.analysis.baseline import is_baseline
+from orchestrator.analysis.configuration import choices_of
 from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.recommendation import Constraints, Offer, recommend
 from orchestrator.analysis.recommendation.offers import as_measured
@@ -60,6 +63,8 @@ class TuneResult:
     """The best with other techniques."""
     user_configuration: ResultConfiguration | None
     """The user's own arguments as measured; None: they did not end ok."""
+    user_problem: str = ""
+    """Why the user's own arguments did not end ok; empty if they did, or did not run."""
     changes: str = ""
     """What the best chooses differently from the user's arguments, in a few words; empty if nothing
     or if theirs did not end ok."""
@@ -159,8 +164,14 @@ def _result(
     recommendation = recommend(environment.rankings, constraints)
     best = recommendation.best
     measured = list(map(as_measured, environment.configurations))
-    choices = environment.baseline
-    user = next((own for own in measured if own.configuration.choices == choices), None)
+    asked = dataset.run.baseline
+    own_arguments = environment.asked_baseline
+    user = next((own for own in measured if own.configuration is own_arguments), None)
+    reasons = (
+        str(row["reason"] or "")
+        for row in dataset.rows
+        if row["outcome"] != Outcome.OK and is_baseline(choices_of(row, dataset.axes), asked)
+    )
     advanced: dict[str, Any] = {}
     if best is not None and user is not None:
         way = labelled_way(environment.configurations, user.configuration, best.configuration)
@@ -177,6 +188,7 @@ def _result(
         best=_plain(dataset, best, *lines),
         runner_up=_plain(dataset, next(iter(recommendation.runners_up), None)),
         user_configuration=_plain(dataset, user),
+        user_problem="" if user else next(reasons, ""),
         least_memory=_plain(dataset, least if best is None else None),
         search=search,
         folder_name=_folder_name(dataset, environment, constraints),

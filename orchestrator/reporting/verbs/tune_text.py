@@ -52,7 +52,8 @@ def _of_environment(
     if first.memory_meaning:
         yield f"memory: {first.memory_meaning}"
     if first.user_configuration is None:
-        yield "your own arguments did not end ok, so gains are unknown"
+        why = first.user_problem and f" ({first.user_problem})"
+        yield f"your own arguments did not end ok, so gains are unknown{why}"
     else:
         yield f"your own arguments: {first.user_configuration.text[0]}"
     described: dict[tuple[bool, str], str] = {}
@@ -68,8 +69,8 @@ def _of_environment(
     if any(result.search and not result.search.is_settled for result in results):
         yield ""
         yield (
-            "the search ended before this was certain; --resume with more --gpu-minutes"
-            " continues it"
+            "the search ended before this was certain; --resume with more time (--gpu-minutes,"
+            " --time-budget) continues it"
         )
     if len(results) > 1:
         # Last, where a terminal shows it.
@@ -135,7 +136,7 @@ def _gain_lines(result: TuneResult) -> Iterator[str]:
         if not result.changes:
             gain = "these are your own arguments: no gain was found"
         elif result.is_within_chance:
-            gain = f"no gain over your own arguments: {size} is within chance"
+            gain = f"no gain over your own arguments, so yours may do: {size} is within chance"
         rounds = count(result.gain_rounds, "interleaved round")
         yield f"    {gain} ({rounds} of both on one GPU)" if result.gain_rounds else f"    {gain}"
     elif result.best is not None and user is not None and not fits(user.memory_bytes, budget):

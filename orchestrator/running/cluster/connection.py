@@ -7,7 +7,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from typing import Any
 
 import ray
@@ -16,7 +16,7 @@ from ray import tune
 from jobs import self_process
 from jobs.node import environment
 from jobs.node.processes import process_variables
-from orchestrator.reporting.terminal.safe_text import shortened
+from orchestrator.reporting.terminal.safe_text import VisibleStream, shortened
 from orchestrator.running.cluster.ray_nodes import (
     answer_of,
     list_nodes,
@@ -127,7 +127,8 @@ def _one_line(error: Exception) -> str:
 def _join(address: str, guard: Guard, folder: str | None = None) -> None:
     """Join or start Ray; a Ray that starts has its session in ``folder``. Raises ClusterError."""
     if reason := why_unreachable(address):
-        raise ClusterError(f"cannot join the Ray cluster: {reason}")
+        fix = "start Ray there, or correct the address or the firewall"
+        raise ClusterError(f"cannot join the Ray cluster: {reason}; {fix}")
     # A cluster that is started for one sweep needs no dashboard. A joined cluster decides itself.
     own: dict[str, Any] = {"include_dashboard": False, "_temp_dir": folder}
     options = {"log_to_driver": False, "configure_logging": True} | (own if folder else {})
@@ -138,7 +139,8 @@ def _join(address: str, guard: Guard, folder: str | None = None) -> None:
         raise ClusterError(_why_not_joined(address, error)) from error
 
 
-def _limited_start(guard: Guard, address: str) -> AbstractContextManager[None]:
+@contextmanager
+def _limited_start(guard: Guard, address: str) -> Iterator[None]:
     limit = duration(NODE_SECONDS)
     if address == LOCAL:
         late = f"Ray could not be started here: it did not start within {limit}; try again"
@@ -149,7 +151,25 @@ def _limited_start(guard: Guard, address: str) -> AbstractContextManager[None]:
             " of Ray on this machine may stand still"
         )
         ended = f"this process ended while it joined the Ray cluster at {address}"
-    return guard.limit(NODE_SECONDS, late, ended=ended)
+    quiet = contextlib.nullcontext() if address == LOCAL else _without_words_of_ray()
+    with guard.limit(NODE_SECONDS, late, ended=ended), quiet:
+        yield
+
+
+@contextmanager
+def _without_words_of_ray() -> Iterator[None]:
+    """Its C++ code warns every few seconds of what a sentence of ours says. It writes to descriptor
+    2, whatever its settings; what Python prints meanwhile still arrives."""
+    with (
+        open(os.dup(2), "w", buffering=1, errors="plain") as ours,
+        open(os.devnull, "w") as nowhere,
+        contextlib.redirect_stderr(VisibleStream(ours)),
+    ):
+        os.dup2(nowhere.fileno(), 2)
+        try:
+            yield
+        finally:
+            os.dup2(ours.fileno(), 2)
 
 
 def _why_not_joined(address: str, error: Exception) -> str:
@@ -167,13 +187,8 @@ def _why_not_joined(address: str, error: Exception) -> str:
 
 def ask_nodes(address: str, question: Callable[[], Any]) -> list[tuple[str, Any]]:
     """(address, answer or RayError) of every live node, by a task that reserves no GPU. Raises
-    ConnectionError, RuntimeError or ValueError if the cluster cannot be joined."""
-    try:
-        with guarded() as guard, _limited_start(guard, address):
-            context = ray.init(address=address, logging_level=logging.ERROR, log_to_driver=False)
-    except ray.exceptions.AuthenticationError as error:
-        raise ConnectionError(str(error)) from None
-    with context:
+    ClusterError if the cluster cannot be joined."""
+    with _ray_at(address):
         # All nodes are asked before the first answer is awaited.
         references = {
             on_node(node["NodeID"], gpus=0)(question).remote(): node["NodeManagerAddress"]

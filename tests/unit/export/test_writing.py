@@ -80,12 +80,16 @@ def test_recommend_says_what_it_did_with_the_users_file(tmp_path, capsys):
         (tmp_path / name).mkdir()
         config = json.dumps({"model_type": "llama", "hidden_size": size})
         (tmp_path / name / "config.json").write_text(config)
-        own = tmp_path / f"{name}.yaml"
-        own.write_text(f"base_model: {name}\nmicro_batch_size: 64\nsequence_len: 8\n")
+        # README.md, which names this file of its own, is no source of what is said.
+        own = tmp_path / name / "training_arguments.yaml"
+        own.write_text("base_model: .\nmicro_batch_size: 64\nsequence_len: 8\n")
         command = [run, "--export", str(tmp_path / f"to-{name}")]
         assert recommend.main([*command, "--own-file", str(own)]) == 0
         said = capsys.readouterr().err
-        assert f"changed_{name}.yaml is your {name}.yaml with micro_batch_size: 8" in said
+        notes = [line for line in said.splitlines() if own.name in line and "/" not in line]
+        words = f"changed_{own.name} is your {own.name} with micro_batch_size: 8"
+        assert notes[0] == f"note: {words}"
+        assert all(note.startswith("note: ") for note in notes)
         assert ("trains another model than the run" in said) == (name == "other")
 
 

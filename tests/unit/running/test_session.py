@@ -15,6 +15,7 @@ from orchestrator.running.close_reason import CloseReason
 from orchestrator.running.session import Session
 from orchestrator.search.base import TOO_SLOW, Grid, Search
 from orchestrator.storage.run_folder import RunFolder, RunFolderError
+from orchestrator.units import GIB
 from tests.conftest import build_tiny_spec
 from tests.support.clock import Clock
 from tests.support.observers import Recorder
@@ -106,14 +107,17 @@ def test_trial_that_takes_longer_than_its_search_allows_is_skipped_as_too_slow(t
     first, second, third = dispatch(sweep), dispatch(sweep), dispatch(sweep)
     sweep.session.start([first, second])
     assert sweep.session.seconds_for([first]) == 20.0
-    sweep.session.ended(replace(record_of(first, Outcome.TIMED_OUT, seconds=20.0), phase="steps"))
+    slow = replace(record_of(first, Outcome.TIMED_OUT, seconds=20.0), phase="steps")
+    known = {"steps": {"step_seconds": [3.0, 2.0]}, "measurements": {"device_peak_bytes": GIB}}
+    sweep.session.ended(replace(slow, **known))
     sweep.clock.now += 90.0
     assert sweep.session.seconds_for([second]) == 10.0
     sweep.session.ended(record_of(second, Outcome.TIMED_OUT, seconds=10.0))
     records = sweep.folder.records()
     slow = records[first.trial_id]
     assert (slow.outcome, slow.rule) == (Outcome.SKIPPED, TOO_SLOW)
-    assert slow.reason.endswith("20 s, and it was still in phase steps")
+    so_far = "(2 steps done, the last in 2.0 s, 1 GiB at most until then)"
+    assert slow.reason.endswith(f"20 s, and it was still in phase steps {so_far}")
     assert records[second.trial_id].rule == "time_budget"
     own_timeout = third.measure.timeout_seconds
     sweep.session.ended(record_of(third, Outcome.TIMED_OUT, seconds=own_timeout))

@@ -10,7 +10,7 @@ import pytest
 
 from jobs.isolation import prewarm
 from jobs.node import environment
-from jobs.record import Outcome, TrialRecord
+from jobs.record import Outcome, TrialRecord, with_provenance
 from orchestrator import api
 from orchestrator import sweep as verb
 from orchestrator.planning.plan import Plan
@@ -226,6 +226,22 @@ def test_failure_names_the_commonest_reason(ended, sentence):
         for record in failed(Outcome(outcome), reason, int(number))
     ]
     assert why_none_ok(records) == f"no trial ended ok: {sentence}"
+
+
+def test_failure_says_which_time_would_be_enough():
+    (cut,) = failed(Outcome.SKIPPED, "late", 1)
+    measure = replace(cut.spec.measure, warmup_steps=2, steps=10)
+    cut = replace(cut, spec=replace(cut.spec, measure=measure), rule="time_budget")
+    cut = with_provenance(cut, started_at=1.0, slot_seconds=40.0)
+    assert why_none_ok([cut]).endswith("; --resume with more time goes on")
+    # Four of twelve steps took 34 s, and the first is no measure of the others.
+    cut = replace(cut, steps={"step_seconds": [10.0, 8.0, 8.0, 8.0]})
+    enough = "; one takes about 1 min 44 s here, so --resume --time-budget 6m is time for 3"
+    assert why_none_ok([cut]).endswith(enough)
+    # Of the search's time, the first trial of tune gets half, and 40 s are spent.
+    tuned = "--resume --time-budget 6m --gpu-minutes 12 is time for 3"
+    assert why_none_ok([cut], is_tune=True).endswith(tuned)
+    assert "--resume --gpu-minutes 12" in why_none_ok([replace(cut, rule="x")], is_tune=True)
 
 
 TUNED = """\

@@ -49,8 +49,25 @@ def test_tune_dry_run_lists_the_space_and_what_is_not_tried(config, capsys):
     assert tune.main([str(config), "--dry-run", "--effective-batch", "8"]) == 0
     printed = capsys.readouterr()
     assert "sweeps no axes of this file; its training is that with " in printed.err
-    lines = printed.out.splitlines()
-    assert "not tried" in lines
+    _, _, not_tried = printed.out.partition("not tried (--json")
+    lines = not_tried.splitlines()[1:]
+    assert len({line.partition(":")[0] for line in lines}) == len(lines) < 20
     (unsuited,) = [line for line in lines if "does not go with this model" in line]
-    assert "experts (eager" in unsuited
-    assert not [line for line in lines if line.startswith("  experts:")]
+    assert "experts (eager, batched_mm, grouped_mm and 2 more)" in unsuited
+    (rare,) = [line for line in lines if "rarely worth a trial" in line]
+    assert "optimizer (adamw_foreach, adamw_forloop), activations (checkpoint_reentrant" in rare
+
+
+def test_dry_run_names_packages_that_loggers_and_exported_files_lack(config, monkeypatch, capsys):
+    monkeypatch.setattr("importlib.util.find_spec", lambda package: None)
+    own = "training_arguments: {report_to: [mlflow, none]}\nloggers: [wandb]\n"
+    config.write_text(f"{MODEL}{own}")
+    assert tune.main([str(config), "--dry-run"]) == 0
+    notes = capsys.readouterr().err
+    assert "note: loggers: wandb needs the package wandb: pip install wandb\n" in notes
+    exported = "report_to: to train with the exported files, mlflow needs the package mlflow: pip"
+    assert f"note: {exported}" in notes
+    assert tune.main([str(config)]) == 2
+    assert (
+        "\nloggers: wandb needs the package wandb: pip install wandb\n" in capsys.readouterr().err
+    )

@@ -124,7 +124,7 @@ def test_former_name_of_an_optimizer_is_left_aside_with_what_it_is_today(tmp_pat
         ("training_arguments: {weight_decay: [1]}", "takes float, not a list"),
         ("training_arguments: {max_grad_norm: true}", "takes float, not the boolean true"),
         ("deepspeed: {zero_optimization: {stage: 7}}", "stage: must be 0, 1, 2 or 3"),
-        ("axes: {adapter: qlora}", "QLoRA is adapter: lora_r8 with base: bnb_4bit"),
+        ("axes: {adapter: qlora}", "QLoRA is adapter: lora_r8_all_linear with base: bnb_4bit"),
         ("axes: {optimizer: adam}", 'did you mean "adamw_torch_fused"?'),
     ],
 )

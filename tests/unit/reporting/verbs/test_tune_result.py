@@ -55,6 +55,15 @@ def plain_json(values: dict[str, Any]) -> Any:
     return json.loads(json.dumps(values))
 
 
+def test_own_arguments_that_did_not_end_ok_are_no_others_that_did():
+    # No row has micro-batch 4, so the baseline that techniques are compared with is another.
+    ended = {"outcome": Outcome.SKIPPED, "reason": "too late (3 steps done)", "started_at": 1.0}
+    text = printed(make_record(micro_batch=8), make_record(micro_batch=4, **ended))
+    assert "did not end ok, so gains are unknown (too late (3 steps done))" in text
+    assert "your own arguments: " not in text
+    assert "these are your own arguments" not in text
+
+
 def test_results_are_the_recorded_text():
     host_bound, shared = Flag(FlagKind.HOST_BOUND, 0.97), Flag(FlagKind.SHARED_PROCESSES, 1)
     doubtful = make_record(flags=[host_bound])

@@ -1,10 +1,12 @@
 """A Ray that cannot be joined, or fails, is a sentence."""
 
+import os
 import re
 import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -30,6 +32,21 @@ def test_cluster_that_does_not_answer_is_a_sentence(monkeypatch):
             connection.connected(address),
         ):
             pass
+
+
+def test_warnings_of_ray_while_it_joins_a_cluster_are_not_shown_and_our_notes_are(
+    monkeypatch, capfd
+):
+    def init(**options: object) -> None:
+        os.write(2, b"[2026-11-30 11:12:47 W 17940] rpc_client.h:153: Failed to connect\n")
+        print("note: counting the parameters", file=sys.stderr)
+        raise ConnectionError("it is no GCS server")
+
+    monkeypatch.setattr(connection.ray, "init", init)
+    with pytest.raises(ClusterError, match="it is no GCS server"), connection._ray_at("auto"):
+        pass
+    print("after", file=sys.stderr)
+    assert capfd.readouterr().err == "note: counting the parameters\nafter\n"
 
 
 def test_error_of_ray_with_a_traceback_is_named_by_its_last_line():
