@@ -37,8 +37,8 @@ class HeldGroup(ModelGroup):
     def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
         return Stream(events=(), samples=samples), None
 
-    def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
-        return [replay(streams, self._sized, upwards=False)]
+    def _replays(self, spec: TrialSpec, streams: TrialStreams) -> tuple[list[ReplayedPeaks], None]:
+        return [replay(streams, self._sized, upwards=False)], None
 
     def _evaluation_of(self, spec: TrialSpec) -> None:
         return None

@@ -62,10 +62,17 @@ class ModelGroup:
     """Trials of one model. Micro-batches between the smallest and the largest are interpolated."""
 
     def __init__(
-        self, trials: Sequence[TrialSpec], step: DeepStep, gpu: Gpu, shared: Shared
+        self,
+        trials: Sequence[TrialSpec],
+        step: DeepStep,
+        gpu: Gpu,
+        shared: Shared,
+        *,
+        has_trial: bool = True,
     ) -> None:
+        """``has_trial``: whether it is also asked what a trial measures of an epoch."""
         self.step, self.shared = step, shared
-        self._gpu = gpu
+        self._gpu, self._has_trial = gpu, has_trial
         self._sized = SizedStreams(gpu)
         self._accumulates = any(trial.accumulation > 1 for trial in trials)
         sizes = sorted({trial.micro_batch for trial in trials})
@@ -124,11 +131,11 @@ class ModelGroup:
         has_engine = spec.settings.deepspeed is not None
         parts = (self._engine_parts if has_engine else self._trainer_parts)(spec, micro_batches)
         streams = replace(parts.streams, evaluation=self._evaluation_of(spec))
-        own, *others = self._replays(spec, streams)
+        (own, *others), trial = self._replays(spec, streams)
         kernels = micro_batches[0].kernels
         replayed = Replayed(
             peaks=own,
-            trial=others.pop() if others else None,
+            trial=trial,
             orders=tuple(others),
             outside=parts.outside + self._outside_bytes(spec, kernels),
             paged=parts.paged,
@@ -227,9 +234,11 @@ class ModelGroup:
         model = self.step.model
         return zero_update(spec, ZeroEngine.of(spec, model), list(model.parameters()), update)
 
-    def _replays(self, spec: TrialSpec, streams: TrialStreams) -> list[ReplayedPeaks]:
+    def _replays(
+        self, spec: TrialSpec, streams: TrialStreams
+    ) -> tuple[list[ReplayedPeaks], ReplayedPeaks | None]:
         """The peaks of a few equal steps. For rows of unequal length those of an epoch in its own
-        order, those in other orders, and last those of a trial's steps."""
+        order and in others, and those of a trial's steps."""
         from orchestrator.prediction.tracing.rows import epoch_orders
 
         batches = self.step.batches
@@ -238,20 +247,23 @@ class ModelGroup:
             key = streams.digest(self._sized)
             if key not in self.shared.replays:
                 self.shared.replays[key] = replay(streams, self._sized)
-            return [self.shared.replays[key]]
-        orders = epoch_orders.orders(spec, batches.lengths, batches.collate, batches.joins_rows)
-        if self.shared.is_likely:
-            orders = [orders[0], orders[-1]]
-        shapes = [own for steps in orders for own in itertools.chain(*steps)]
+            return [self.shared.replays[key]], None
+        rows = (spec, batches.lengths, batches.collate)
+        # Both orders of segments of the epoch itself and of the trial, for the interval; the other
+        # orders of rows differ anyway.
+        in_both = not self.shared.is_likely
+        epoch, *others = epoch_orders.orders(*rows, batches.joins_rows)
+        asked = [(epoch, in_both), *((own, False) for own in others if in_both)]
+        if self._has_trial:
+            asked.append((epoch_orders.trial(*rows), in_both))
+        shapes = [own for steps, _ in asked for own in itertools.chain(*steps)]
         sized = at_lengths(shapes, batches.of_shape, self._traced, self._gpu)
-        replays: list[ReplayedPeaks] = []
-        for steps in orders:
+        replays = []
+        for steps, upwards in asked:
             own = replace(streams, steps=[sized(step) for step in steps])
-            # Both orders of segments of the epoch itself and of the trial, for the interval; the
-            # other orders of rows differ anyway.
-            both = not self.shared.is_likely and (steps is orders[0] or steps is orders[-1])
-            replays.append(replay(own, self._sized, upwards=both))
-        return replays
+            replays.append(replay(own, self._sized, upwards=upwards))
+        trial = replays.pop() if self._has_trial else None
+        return replays, trial
 
     def _evaluation_of(self, spec: TrialSpec) -> Stream | None:
         if spec.measure.evaluate_and_save and self._evaluation is None:

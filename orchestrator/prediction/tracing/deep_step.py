@@ -24,7 +24,7 @@ Built = dict[str, FakeStep]
 """By the model, with as many classes as its data has."""
 _FEW = 2
 """Periods of the layers that are traced, and one more. Layers that differ may take turns in a
-period."""
+period. Where the last ones are not as the others, so many and one more, and then all."""
 
 _PLAIN = (bool, int, float, str, tuple, type(None))
 """Types of settings that decide what a module does."""
@@ -41,6 +41,8 @@ class DeepStep:
         self.spec, self._gpu, self._known = spec, gpu, known
         self.batches, self._model_spec = batches_and_model(spec)
         self.picks: Picks = set()
+        # FSDP2 gathers the layer behind, so that the last two are not as the others.
+        self._few = _FEW + is_fsdp(spec)
         key = repr(self._model_spec)
         self._is_first = key not in built
         if self._is_first:
@@ -80,7 +82,11 @@ class DeepStep:
         )
         if first is not None and (later is not None or not accumulated):
             return first, later
-        self._shallow = None
+        self._few += 1
+        if self._few <= _FEW + 1:
+            del self._shallow
+        else:
+            self._shallow = None
         return self.micro_batches(batch, samples=samples, accumulated=accumulated)
 
     @functools.cached_property
@@ -90,13 +96,11 @@ class DeepStep:
         layers = getattr(self.model.config, "num_hidden_layers", None)
         whole = _layers(self.model, layers)
         period = next((own for own in range(1, len(whole) // 2) if whole[own:] == whole[:-own]), 0)
-        # FSDP2 gathers the layer behind, so that the last two are not as the others.
-        least = _FEW + is_fsdp(self.spec)
-        times, rest = divmod(len(whole) - (least + 1) * period, period or 1)
-        if not period or rest or (2 * least + 1) * period >= len(whole):
+        times, rest = divmod(len(whole) - (self._few + 1) * period, period or 1)
+        if not period or rest or (2 * self._few + 1) * period >= len(whole):
             return None
         try:
-            few, more = (self._with_layers(own * period) for own in (least, least + 1))
+            few, more = (self._with_layers(own * period) for own in (self._few, self._few + 1))
         except Exception:  # a model may refuse fewer layers than it is described with
             return None
         for own in (few, more):

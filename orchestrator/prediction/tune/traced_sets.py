@@ -180,7 +180,7 @@ def with_epoch(own: TracedCandidate, gpu: Gpu, shared: Shared) -> TracedCandidat
     """The candidate, whose memory is that of an epoch of all rows."""
     simpler = traceable(own.spec).spec
     with quiet_libraries(), traced_step(simpler, gpu, shared) as step:
-        group = ModelGroup([simpler], step, gpu, shared)
+        group = ModelGroup([simpler], step, gpu, shared, has_trial=False)
         traced = TracedSets(group, CompiledMemory(group))
         device_bytes = traced.device_bytes(own.spec)
     return replace(own, device_bytes=device_bytes, is_of_longest=False)

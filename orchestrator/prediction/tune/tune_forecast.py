@@ -39,6 +39,7 @@ class SpaceForecast:
     sets: int
     left_out: int
     """Sets of techniques without a forecast of their own."""
+    across: Across = map
     _epochs: dict[tuple[str, str], TracedCandidate] = field(default_factory=dict)
     """Card and trial -> the candidate with an epoch's memory."""
     _added: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)
@@ -70,7 +71,8 @@ class SpaceForecast:
     def _with_epoch(self, own: TracedCandidate, gpu: Gpu) -> TracedCandidate:
         key = gpu.name, own.spec.trial_id
         if key not in self._epochs:
-            self._note(own, gpu, _of_epoch((own, gpu)))
+            [epoch] = self.across(_of_epoch, [(own, gpu)])
+            self._note(own, gpu, epoch)
         return self._epochs[key]
 
     def _note(self, own: TracedCandidate, gpu: Gpu, epoch: TracedCandidate) -> None:
@@ -79,7 +81,7 @@ class SpaceForecast:
         added = epoch.device_bytes / own.device_bytes
         self._added.setdefault(trace, {})[own.spec.micro_batch] = added
 
-    def with_epochs_of_the_fastest(self, across: Across) -> SpaceForecast:
+    def with_epochs_of_the_fastest(self) -> SpaceForecast:
         """With what is asked for first, at once."""
         fastest: dict[tuple[str, str], tuple[TracedCandidate, Gpu]] = {}
         for (gpu, _), found in zip(self.asked, self.fitting, strict=True):
@@ -87,9 +89,8 @@ class SpaceForecast:
                 own = min(self._of(found, is_other), key=_seconds, default=None)
                 if own is not None and own.is_of_longest:
                     fastest[gpu.name, own.spec.trial_id] = own, gpu
-        for (own, gpu), epoch in zip(
-            fastest.values(), across(_of_epoch, fastest.values()), strict=True
-        ):
+        epochs = self.across(_of_epoch, fastest.values())
+        for (own, gpu), epoch in zip(fastest.values(), epochs, strict=True):
             self._note(own, gpu, epoch)
         return self
 
@@ -121,8 +122,9 @@ def forecast_space(
         recipe=trials[0].training_recipe,
         sets=number,
         left_out=len(set(map(techniques, trials))) - number,
+        across=across,
     )
-    return forecast.with_epochs_of_the_fastest(across)
+    return forecast.with_epochs_of_the_fastest()
 
 
 def _of_sets(sets: Sets, asked: Asked) -> list[list[list[TracedCandidate]]]:

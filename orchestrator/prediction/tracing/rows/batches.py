@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -114,7 +115,7 @@ class _EqualBatches:
     is_longest = False
     """Whether those of the longest rows stand for all, because rows cannot be cut to a length."""
     ragged: FileBatches | None = None
-    """Those whose longest rows stand for all here."""
+    """Those of rows of unequal length, whose longest may stand for all here."""
     samples_per_row = 1.0
     """More than one in blocks of packed rows."""
 
@@ -156,7 +157,9 @@ class FileBatches:
         self._shaped: dict[Shape, BatchShapes] = {}
 
     def worst(self, samples: int) -> BatchShapes:
-        """The rows that a trial trains on when it measures the worst batch."""
+        """The rows that a trial trains on when it measures the worst batch, or as long ones."""
+        if self.lengths is None and self.ragged is not None:
+            return self.ragged.longest(samples)
         if self.lengths is None:
             return self._batch(range(min(samples, len(self._rows))))
         [rows] = self.lengths.worst_micro_batches(samples, 1)
@@ -181,15 +184,11 @@ class FileBatches:
             self._shaped[shape] = self._collated(rows)
         return self._shaped[shape]
 
-    def of_longest_rows(self) -> Batches:
+    def of_longest_rows(self) -> Self:
         """Batches in which the longest of rows of unequal length stands for all."""
-        if self.lengths is None:
-            return self
-        sample = {name: own[0] for name, own in self.longest(1).tensors.items()}
-        equal = _EqualBatches(sample, is_padded=self.longest(2).is_padded)
-        equal.ragged = self.ragged
-        equal.samples_per_row = self.samples_per_row
-        return equal
+        longest = copy.copy(self)
+        longest.lengths = None
+        return longest
 
     def _resized(self, position: int, shape: Shape) -> dict[str, Any]:
         """A row of the batch: the first one is as long as the batch, others may be shorter."""

@@ -33,14 +33,14 @@ _ORDERS = 3
 def orders(
     spec: TrialSpec, lengths: RowLengths, collate: Collator, joins_rows: bool
 ) -> list[Steps]:
-    """An epoch in its own order, in others, and last a trial's steps."""
+    """An epoch in its own order, and in others."""
     rows = (spec, lengths, collate)
     seeds = range(spec.measure.seed, spec.measure.seed + _ORDERS)
     found = [epoch(*rows, seed) for seed in seeds]
     if joins_rows:
         # Every epoch meets the longest row, but few meet all of the longest in one batch.
         found.insert(0, [*found[0], *worst(*rows)])
-    return [*found, trial(*rows)]
+    return found
 
 
 def epoch(spec: TrialSpec, lengths: RowLengths, collate: Collator, seed: int) -> Steps:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from typing import Any
 
 import numpy as np
@@ -65,16 +64,9 @@ class TrlBatches(FileBatches):
         return trainer
 
     def worst(self, samples: int) -> BatchShapes:
-        if self.lengths is None and self.ragged is not None:
-            return self.ragged.longest(samples)
-        if self.lengths is None and self._repeats:
+        if self.lengths is None and self.ragged is None and self._repeats:
             return self._batch([own % len(self._rows) for own in range(samples)])
         return super().worst(samples)
-
-    def of_longest_rows(self) -> TrlBatches:
-        longest = copy.copy(self)
-        longest.lengths = None
-        return longest
 
     def _resized(self, position: int, shape: Shape) -> dict[str, Any]:
         length = self._length(shape, position)

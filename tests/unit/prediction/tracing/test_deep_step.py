@@ -20,6 +20,8 @@ LLAMA = f"{{task: causal-lm, architecture: llama, config: {{{SIZES}, num_hidden_
 EIGHT = LLAMA.replace("num_hidden_layers: 6", "num_hidden_layers: 8")
 CASES = {
     "packed": (LLAMA, "adapter: lora_r8_all_linear, base: bnb_4bit, activations: checkpoint", 5),
+    # First with two and three layers, of which the last is not as the others.
+    "offloaded checkpoints": (EIGHT, "adapter: lora_r8, activations: checkpoint_offload", 5 + 7),
     "frozen": (LLAMA, "trainable: {matching: {patterns: ['layers.[0-2].']}}", 6),
     "encoder": (
         f"{{task: sequence-classification, architecture: bert, config: {{{SIZES},"

@@ -18,6 +18,15 @@ def _padded(rows: list[Any]) -> dict[str, torch.Tensor]:
     return {"input_ids": ids, "attention_mask": mask}
 
 
+class _Joining:
+    """A collator that makes all rows one sequence."""
+
+    flattens_rows = True
+
+    def __call__(self, rows: list[Any]) -> dict[str, torch.Tensor]:
+        return {"input_ids": torch.tensor([[own for row in rows for own in row["input_ids"]]])}
+
+
 def _batches(*lengths: int) -> FileBatches:
     return FileBatches(Dataset.from_dict({"input_ids": [[5] * n for n in lengths]}), _padded)
 
@@ -35,6 +44,16 @@ def test_batch_of_a_shape_is_that_of_such_rows():
     assert batch.is_padded
     full = _batches(30, 500).of_shape(Shape(rows=2, is_padded=False, lengths=(70,)))
     assert not full.is_padded
+
+
+def test_longest_rows_stand_for_all_in_the_way_that_they_are_batched():
+    padded = _batches(30, 500).of_longest_rows()
+    assert padded.lengths is None
+    assert padded.worst(3).tensors["input_ids"].shape == (3, 500)
+    assert padded.worst(3).is_padded
+    assert not padded.worst(1).is_padded
+    joined = FileBatches(Dataset.from_dict({"input_ids": [[5] * 30, [5] * 500]}), _Joining())
+    assert joined.of_longest_rows().worst(3).tensors["input_ids"].shape == (1, 1500)
 
 
 def test_batch_of_more_samples_than_rows_has_all_rows():
