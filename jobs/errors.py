@@ -77,7 +77,7 @@ _UNITS = {"b": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 def classify(error: BaseException) -> tuple[Outcome, str, str]:
     """The outcome, rule and reason (one line) of the outermost error with a known meaning."""
     if isinstance(error, TimeUpError):
-        return Outcome.TIMED_OUT, "", ""  # the slot says why
+        return Outcome.CRASHED, "", "killed by SIGTERM"  # unless the slot sent it
     for cause in _chain(error):
         if isinstance(cause, UnsupportedError):
             return Outcome.UNSUPPORTED, cause.rule, str(cause)

@@ -80,7 +80,7 @@ def run_and_record(
             phase[:] = PHASE.pack(name.encode(), next(counter))
 
     if phase is not None:  # then a slot may ask it to end
-        signal.signal(signal.SIGTERM, _end)
+        answer_when_time_is_up()
     record = run(spec, announce, scratch=result.parent, context_bytes=context_bytes)
     partial = result.with_suffix(".partial")
     try:
@@ -93,9 +93,15 @@ def run_and_record(
     return 0
 
 
-def _end(*_: object) -> NoReturn:
-    signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    raise TimeUpError
+def answer_when_time_is_up() -> None:
+    """Raise TimeUpError at SIGTERM. Processes that are forked from this one end at once."""
+
+    def end(*_: object) -> NoReturn:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        raise TimeUpError
+
+    signal.signal(signal.SIGTERM, end)
+    os.register_at_fork(after_in_child=lambda: signal.signal(signal.SIGTERM, signal.SIG_DFL))
 
 
 def open_phase(path: Path) -> mmap.mmap:

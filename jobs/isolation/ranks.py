@@ -14,7 +14,7 @@ from jobs.rank_records import merged
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec, from_json
 
-LAST_WORDS_SECONDS = 2.0
+LAST_WORDS_SECONDS = 5.0
 """How long a trial whose time is up may take to write down what it has measured."""
 
 

@@ -12,6 +12,8 @@ from orchestrator.running.guard import guarded
 
 CONNECT_SECONDS = 5.0
 ANSWER_SECONDS = 20.0
+_HTTP2_GREETING = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""How a client of gRPC begins, with a frame of type 4; a server answers by one (RFC 9113, 3.4)."""
 LOCAL = "local"
 """The address that has Ray start a cluster of this machine alone."""
 
@@ -54,13 +56,13 @@ def why_unreachable(address: str) -> str:
         server = socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS)
     except OSError as error:
         return f"nothing answers at {address}: {error.strerror or error}"
-    with server:
+    with server, suppress(OSError):
+        if os.environ.get("RAY_USE_TLS", "0") != "0":
+            return ""  # nothing is said in the clear
         server.settimeout(ANSWER_SECONDS)
-        # gRPC's server is the first to speak, by a frame of type 4 (RFC 9113, 6.5); with TLS, the
-        # client is.
-        with suppress(OSError):
-            if os.environ.get("RAY_USE_TLS", "0") != "0" or server.recv(9)[3:4] == b"\x04":
-                return ""
+        server.sendall(_HTTP2_GREETING)
+        if server.recv(9)[3:4] == b"\x04":
+            return ""
     return f"what answers at {address} is no server of Ray, or stands still"
 
 

@@ -6,7 +6,7 @@ import signal
 import pytest
 import torch
 
-from jobs.errors import UnsupportedError, classify, classify_exit, requested_bytes
+from jobs.errors import TimeUpError, UnsupportedError, classify, classify_exit, requested_bytes
 from jobs.infrastructure import DISK_FULL
 from jobs.record import Outcome
 from tests.support.commands import ROOT
@@ -28,6 +28,10 @@ def test_classify_by_the_libraries_words(line):
 def test_classify_by_the_class_of_the_error():
     assert classify(torch.OutOfMemoryError("in a library's words"))[0] is Outcome.OUT_OF_MEMORY
     assert classify(MemoryError())[0] is Outcome.HOST_OUT_OF_MEMORY
+
+
+def test_classify_an_end_that_no_slot_asked_for():
+    assert classify(TimeUpError()) == (Outcome.CRASHED, "", "killed by SIGTERM")
 
 
 def test_classify_an_attention_that_an_architecture_does_not_list():
