@@ -29,6 +29,8 @@ _VARIABLE = re.compile(
 _LIST = re.compile(r"\s*(?:\w+ (?:-\w+ )?)?(\w+)(\+?)=\(([\s\S]*)\)\s*")
 _REQUIRED = re.compile(r"\$\{(\w+):?\?[^{}]*\}")
 """A variable that the user must give, with the message if it is absent."""
+_PLACEHOLDER = re.compile(r"(?<=[\s=\"'/])<[A-Za-z](?:[^<>|;&\n]*[^<>|;&\s])?>(?=[\s\"'/]|\Z)")
+"""What the user of a text must write instead, as ``<your model>``: no redirection."""
 _UNSET = re.compile(r"\$(\w+|[@*#]|\{.*\}|\(\.\.\.\))")
 _BEFORE = ["export", "local", "declare", "readonly", "then", "else", "do", "{", "eval"]
 """Words before a command or an assignment."""
@@ -37,7 +39,7 @@ _OPERATIONS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv, ast
 
 def commands(text: str, variables: Variables) -> Iterator[tuple[list[str], list[str]]]:
     """The words of each command, and those of its variables that had other values before."""
-    text = _REQUIRED.sub(r"${\1}", text)
+    text = _PLACEHOLDER.sub("${...}", _REQUIRED.sub(r"${\1}", text))
     parts = [_HERE.sub(r"\3\n", text), *(found[3] for found in _HERE.findall(text))]
     for part in parts:
         joined = _BLANK.sub(lambda found: (found[1] or " ").replace("\\\n", " "), part)

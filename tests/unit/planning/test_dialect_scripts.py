@@ -12,10 +12,9 @@ def read(folder, text, name="train.sh"):
     return translated([folder / name])
 
 
-@pytest.mark.parametrize("fence", ["```", "````"])
-def test_a_text_of_markdown_has_its_commands_between_fences(fence, tmp_path):
-    code = f"{fence}bash\n{CLM} \\\n  --seed 5\n{fence}"
-    text = f"Don't run `x`.\n{code}\nIt's `y`.\n{fence}\nz\n{fence}"
+def test_a_text_of_markdown_has_its_commands_between_fences(tmp_path):
+    code = f"```bash\n{CLM} \\\n  --seed 5\n```"
+    text = f"Don't run `x`.\n{code}\nIt's `y`.\n```\nz\n```"
     assert read(tmp_path, text, "README.md").document["measure"] == {"seed": 5}
 
 
@@ -63,3 +62,12 @@ def test_common_words_of_scripts_say_what_is_trained(options, axes, tmp_path):
 def test_trl_is_known_by_its_keys_for_data(tmp_path):
     keys = "model_name_or_path: gpt2\nmax_seq_length: 64\ndataset_train_split: own\nbf16: true\n"
     assert read(tmp_path, keys, "own.yaml").document["axes"]["loop"] == "trl_sft"
+
+
+@pytest.mark.parametrize(
+    ("script", "task"),
+    [("run_mlm", "masked-lm"), ("run_qa", "token-classification"), ("mine", None)],
+)
+def test_the_name_of_an_example_of_transformers_says_the_task(script, task, tmp_path):
+    found = read(tmp_path, CLM.replace("run_clm", script).replace("gpt2", "bert-base-uncased"))
+    assert found.document["model"]["task"] == (task or "sequence-classification")
