@@ -3,6 +3,7 @@
 import pytest
 
 from orchestrator.planning.dialects.translate import translated
+from orchestrator.planning.dialects.write_back.changed_file import changed_file
 
 CLM = "python run_clm.py --model_name_or_path gpt2 --block_size 64 --optim sgd"
 
@@ -71,3 +72,17 @@ def test_trl_is_known_by_its_keys_for_data(tmp_path):
 def test_the_name_of_an_example_of_transformers_says_the_task(script, task, tmp_path):
     found = read(tmp_path, CLM.replace("run_clm", script).replace("gpt2", "bert-base-uncased"))
     assert found.document["model"]["task"] == (task or "sequence-classification")
+
+
+def test_a_changed_option_is_one_of_the_command_and_not_of_others(tmp_path):
+    script = (
+        "#SBATCH --gpus 1\naccelerate launch --num_processes 1 mine.py --block-size=8 --bf16 1\n"
+    )
+    (tmp_path / "train.sh").write_text(script)
+    changed = changed_file(tmp_path / "train.sh", {"optimizer": "sgd"}).text
+    assert changed == script.replace("--block-size", "--optim sgd --block-size")
+    (tmp_path / "train.sh").write_text(
+        script.replace("block-size=8", "gradient-accumulation-steps 8")
+    )
+    changed = changed_file(tmp_path / "train.sh", {"accumulation": 2}).text
+    assert changed == script.replace("--block-size=8", "--gradient_accumulation_steps 2")
