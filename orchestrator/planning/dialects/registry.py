@@ -3,18 +3,22 @@
 import functools
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from orchestrator.planning.dialects.shell import Variables, commands, is_unset
+from orchestrator.planning.dialects.shell import Variables, commands, is_unset, written_files
 from orchestrator.planning.dialects.trainers.tables import COMMAND, Dialect, Verdict, dialect
 from orchestrator.planning.document import Loader, read_document
 from orchestrator.planning.problems import ConfigError
 
-_NUMBER = re.compile(r"[-+]?\d+(\.\d*)?([eE][-+]?\d+)?")
+_NUMBER = re.compile(r"[-+]?(\d+(\.\d*)?|\.\d+)([eE][-+]?\d+)?")
+_CODE = re.compile(r"^[ \t]*(```+|~~~+).*\n([\s\S]*?)^[ \t]*\1", re.MULTILINE)
+"""Commands inside a text of Markdown."""
+_LAUNCHERS = ("torch.", "accelerate.", "deepspeed.")
 KEYS = (".yaml", ".yml", ".json")
 """Ends of the names of files that hold keys, not a command."""
 # In the order in which a file's keys are compared with their marks.
@@ -47,7 +51,8 @@ def read_file(path: Path) -> list[Source]:
         found = _repeating(text, error)
         if not found and (path.suffix in KEYS or not is_text):
             raise UnreadableFileError(str(error)) from None
-        found = found or _of_command(text)
+        code = "" if path.suffix == ".sh" else "\n".join(one[1] for one in _CODE.findall(text))
+        found = found or _of_command(code) or _of_command(text)
     if not found:
         if path.suffix in (".py", ".ipynb"):
             how = "write its arguments with TrainingArguments.to_json_string(), and give that file"
@@ -85,7 +90,19 @@ def _of_command(text: str) -> list[Source]:
     names = ", ".join(dict.fromkeys(changed))
     notes = {"variables set more than once": names} if names else {}
     others = {"commands that train": len(found)} if len(found) > 1 else {}
-    return [(dialect("of_a_file"), {**notes, **others}), *trains]
+    inside = _inside(trains, written_files(text, variables))
+    return [(dialect("of_a_file"), {**notes, **others}), *inside, *trains]
+
+
+def _inside(trains: list[Source], files: Mapping[str, str]) -> list[Source]:
+    """What the files say that a script writes before a command reads them, which then are read."""
+    found: list[Source] = []
+    known, options = trains[-1]
+    for key in [key for key in options if known.rule(key).is_file and options[key] in files]:
+        with suppress(yaml.YAMLError, AttributeError):
+            found += _of_keys(Loader(files[options[key]]).get_single_data())
+            trains[-1] = known, {**options, key: ["what the script writes"]}
+    return found
 
 
 def _is_possible(known: Dialect, options: Mapping[str, Any]) -> bool:
@@ -107,7 +124,7 @@ def _training(words: list[str], variables: Variables) -> list[Source]:
             trains = known, {**({COMMAND: named} if named else {}), **options}
             if processes := variables.get("NPROC_PER_NODE"):
                 launch["NPROC_PER_NODE"] = _value(processes[-1])
-            name = "accelerate" if "accelerate" in called else ""
+            name = "accelerate" if re.search(r"\baccelerate\b", " ".join(called)) else ""
             launcher = replace(dialect("launcher"), name=name)
             return [(launcher, launch), trains] if launch else [trains]
     return []
@@ -122,7 +139,7 @@ def _parts(words: list[str]) -> tuple[list[str], dict[str, Any], dict[str, Any]]
     """What a command calls, the options of its launcher, which stand before the script, module or
     other call (``accelerate launch --x 1 train.py``), and its own."""
     for at, word in enumerate(words[:-1]):
-        if word == "-m" and not words[at + 1].startswith("torch."):
+        if word == "-m" and not words[at + 1].startswith(_LAUNCHERS):
             words[at + 1] = words[at + 1].replace(".", "/") + ".py"
     flags = (index for index, word in enumerate(words) if word.startswith("--"))
     first = next(flags, len(words))

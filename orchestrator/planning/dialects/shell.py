@@ -27,6 +27,10 @@ _VARIABLE = re.compile(
     rf"\$({_PARENTHESES})|`([^`]*)`"
 )
 _LIST = re.compile(r"\s*(?:\w+ (?:-\w+ )?)?(\w+)(\+?)=\(([\s\S]*)\)\s*")
+_REQUIRED = re.compile(r"\$\{(\w+):?\?[^{}]*\}")
+"""A variable that the user must give, with the message if it is absent."""
+_PLACEHOLDER = re.compile(r"(?<=[\s=\"'/])<[A-Za-z](?:[^<>|;&\n]*[^<>|;&\s])?>(?=[\s\"'/]|\Z)")
+"""What the user of a text must write instead, as ``<your model>``: no redirection."""
 _UNSET = re.compile(r"\$(\w+|[@*#]|\{.*\}|\(\.\.\.\))")
 _BEFORE = ["export", "local", "declare", "readonly", "then", "else", "do", "{", "eval"]
 """Words before a command or an assignment."""
@@ -35,6 +39,7 @@ _OPERATIONS = {ast.Add: add, ast.Sub: sub, ast.Mult: mul, ast.Div: floordiv, ast
 
 def commands(text: str, variables: Variables) -> Iterator[tuple[list[str], list[str]]]:
     """The words of each command, and those of its variables that had other values before."""
+    text = _PLACEHOLDER.sub("${...}", _REQUIRED.sub(r"${\1}", text))
     parts = [_HERE.sub(r"\3\n", text), *(found[3] for found in _HERE.findall(text))]
     for part in parts:
         joined = _BLANK.sub(lambda found: (found[1] or " ").replace("\\\n", " "), part)
@@ -44,6 +49,17 @@ def commands(text: str, variables: Variables) -> Iterator[tuple[list[str], list[
             if len(expanded) < MAX_BYTES // 32:
                 named = (name for found in _VARIABLE.findall(command) for name in found[:2])
                 yield from _read(expanded, list(named), variables)
+
+
+def written_files(text: str, variables: Variables) -> dict[str, str]:
+    """The files that a script writes as texts inside it: ``cat > NAME <<END``."""
+    files = {}
+    for found in _HERE.finditer(text):
+        line = text[text.rfind("\n", 0, found.start()) + 1 : found.start()] + found[3]
+        if name := re.search(r">\s*([^\s>|]+)", _expanded(line, variables)):
+            body = re.sub(r"^\$\S+$", "", _expanded(found[4], variables), flags=re.MULTILINE)
+            files[name[1].strip("\"'")] = body
+    return files
 
 
 def is_unset(value: object) -> bool:
@@ -82,10 +98,10 @@ def _assign(name: str, value: str, variables: Variables, *, adds: bool) -> None:
     values = variables.setdefault(name, [])
     if adds and values:
         value = values.pop() + value
-    if _UNSET.fullmatch(value):
-        del variables[name]  # a default beside it counts
-    else:
+    if not _UNSET.fullmatch(value):
         values.append(value)
+    elif not values:
+        del variables[name]  # a default beside it counts
 
 
 def _expanded(text: str, variables: Variables) -> str:

@@ -71,6 +71,12 @@ def words(script):
         ("sbatch <<END\nit's\nx --n 1\nEND\n", "sbatch | it | s | x --n 1"),
         ("don't\nx --n 1\nwon't", "don | t | x --n 1 | won | t"),
         ("if y; then A=2; else A=6; fi\nx --n $A", "if y | fi | x --n 6"),
+        ("N=${2:?how many, <1 2 3>}\nx --n $N --m ${M?none}", "x --n $N --m ${M}"),
+        (
+            "x --n <a b> --m </dev/z\ny <in.txt > out.txt",
+            "x --n ${...} --m | /dev/z | y | in.txt | out.txt",
+        ),
+        ("N=7\nwhile y; do N=$1; done\nx --n $N", "while y | done | x --n 7"),
     ],
 )
 def test_commands_are_split_and_expanded_as_bash_does(script, expected):

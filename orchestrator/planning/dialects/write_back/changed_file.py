@@ -60,7 +60,7 @@ def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
     after = translate([(dialect, changed)], folder=path.parent)
     text = path.read_text(encoding="utf-8")
     return ChangedFile(
-        text=edited(text, path.suffix, edits, is_command=is_command),
+        text=edited(text, path.suffix, edits, options=content if is_command else None),
         changes=tuple(f"{key}: {value}" for key, value in edits.items()),
         not_written=tuple(
             f"{axis}: {value}" for axis, value in _wanted(_choices(after.facts), choices).items()

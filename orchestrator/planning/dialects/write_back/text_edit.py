@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import yaml
@@ -11,11 +11,12 @@ Edits = Mapping[str, Any]
 """Key -> its new value; ``a.b`` is b in the mapping a."""
 
 
-def edited(text: str, suffix: str, edits: Edits, *, is_command: bool) -> str:
-    """The text of a YAML or JSON file, or of a command line, with other values of some keys."""
+def edited(text: str, suffix: str, edits: Edits, *, options: Iterable[str] | None = None) -> str:
+    """The text of a YAML or JSON file with other values of some keys, or that of a command line,
+    which has ``options``."""
     for key, value in edits.items():
-        if is_command:
-            text = _option(text, key, value)
+        if options is not None:
+            text = _option(text, key, value, options)
         elif suffix == ".json":
             text = _json_value(text, key, value)
         else:
@@ -23,13 +24,18 @@ def edited(text: str, suffix: str, edits: Edits, *, is_command: bool) -> str:
     return text
 
 
-def _option(text: str, key: str, value: Any) -> str:
+def _option(text: str, key: str, value: Any, own: Iterable[str]) -> str:
     written = f"--{key} {_plain(value)}"
-    pattern = re.compile(rf"--{re.escape(key)}\b(?:(?:=|[ \t]+)(?!--|\\)[^\s\\]+)*")
+    pattern = re.compile(rf"{_named(key)}(?:(?:=|[ \t]+)(?!--|\\)[^\s\\]+)*")
     if pattern.search(text):
         return pattern.sub(lambda _: written, text)
-    # A new option stands before the first one.
-    return re.sub(r"--(?=\w)", lambda _: f"{written} --", text, count=1)
+    # A new option stands before one of its own: others may be of its launcher or another command.
+    before = next((name for name in map(_named, own) if re.search(name, text)), r"--(?=\w)")
+    return re.sub(before, lambda found: f"{written} {found[0]}", text, count=1)
+
+
+def _named(key: str) -> str:
+    return rf"--{re.escape(key).replace('_', '[-_]')}\b"
 
 
 def _json_value(text: str, key: str, value: Any) -> str:
