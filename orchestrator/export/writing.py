@@ -144,14 +144,12 @@ def export_candidate(
     say: Callable[[str], object] = lambda _: None,
 ) -> tuple[Path, ...]:
     """Write the files to train a candidate with. Returns their paths. ``own_file`` is a file of
-    another trainer; a copy of it with the candidate's values is written, too, and ``say`` gets what
-    it changes.
+    another trainer, of which a changed copy is written, too; ``say`` gets what it changes.
 
     ``epochs`` or steps, the seed and what is logged are those of the user's training arguments,
     otherwise one epoch, and the seed of the measurement. ``report_to`` comes from the caller and
     never from the run, which may be a stranger's. Raises NotExportableError if its losses do not
-    match the reference's, or if it is not known how its row ran; FileExistsError if ``folder``
-    holds files.
+    match the reference's or it is unknown how its row ran; FileExistsError if ``folder`` has files.
     """
     results = dataset.environment_of(candidate.measured.environment_id)
     if results is None:
@@ -166,8 +164,7 @@ def export_candidate(
     if own_file is not None:
         changed = changed_file(own_file, spec.choices)
         copies[f"changed_{own_file.name}"] = changed.text
-        about = list(_about_own_file(own_file.name, changed, spec.model))
-        warnings += about
+        about += _about_own_file(own_file.name, changed, spec.model)
     written = export(
         _with_own_seed(spec, own),
         folder,
@@ -181,7 +178,7 @@ def export_candidate(
         },
         peak_bytes=_peak_bytes(candidate),
         measured=_measured(candidate.measured, results, packages(spec)),
-        notes=[*warnings, *_about_reports(report_to), *_not_carried(own, report_to)],
+        notes=[*warnings, *about, *_about_reports(report_to), *_not_carried(own, report_to)],
         versions=results.environment,
         force=force,
     )

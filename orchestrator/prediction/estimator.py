@@ -15,11 +15,11 @@ from jobs.spec import TrialSpec
 from orchestrator.prediction.bounds import bounded, traceable
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
 from orchestrator.prediction.libraries import quick_imports
-from orchestrator.prediction.model_group import ModelGroup
+from orchestrator.prediction.model_group import ModelGroup, Replays
 from orchestrator.prediction.prediction import Prediction, unknown
 from orchestrator.prediction.shared import Shared, built_key, model_key, shared_in_process
 from orchestrator.prediction.streams.affine_stream import MicroBatches, Stream
-from orchestrator.prediction.streams.replay import ReplayedPeaks, TrialStreams, replay
+from orchestrator.prediction.streams.replay import TrialStreams, replay
 from orchestrator.prediction.unsupported import runs_trl, unpredictable
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class HeldGroup(ModelGroup):
     def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
         return Stream(events=(), samples=samples), None
 
-    def _replays(self, spec: TrialSpec, streams: TrialStreams) -> tuple[list[ReplayedPeaks], None]:
+    def _replays(self, spec: TrialSpec, streams: TrialStreams) -> Replays:
         return [replay(streams, self._sized, upwards=False)], None
 
     def _evaluation_of(self, spec: TrialSpec) -> None:

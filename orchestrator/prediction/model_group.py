@@ -38,7 +38,6 @@ from orchestrator.prediction.unsupported import (
     is_fsdp,
     multiplies_integers,
 )
-from orchestrator.units import memory
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.deep_step import DeepStep
@@ -56,6 +55,10 @@ class _Parts:
     paged: tuple[int, ...] = ()
     """Bytes of each state in managed memory."""
     notes: tuple[str, ...] = ()
+
+
+Replays = tuple[list[ReplayedPeaks], ReplayedPeaks | None]
+"""Those of an epoch in its own order of rows and in others, and that of a trial."""
 
 
 class ModelGroup:
@@ -171,14 +174,14 @@ class ModelGroup:
             update=updates.later,
             empties_cache=empties_cache(spec),
         )
-        return _Parts(streams=streams, paged=updates.paged, notes=_paged_note(updates))
+        return _Parts(streams=streams, paged=updates.paged, notes=updates.notes)
 
     def _engine_parts(self, spec: TrialSpec, micro_batches: MicroBatches) -> _Parts:
         """DeepSpeed's engine holds weights, gradients and states in buffers of its own."""
         from orchestrator.prediction import zero
 
         engine, updates = zero.ZeroEngine.of(spec, self.step.model), self._updates_of(spec)
-        notes = (*engine.host_note(spec, self.step.model), *_paged_note(updates))
+        notes = (*engine.host_note(spec, self.step.model), *updates.notes)
         if self.step.batches.lengths is not None:
             notes = (*notes, zero.LONGEST_STANDS_FOR_ALL)
         parts = (self.step.model, engine, micro_batches, updates)
@@ -234,11 +237,8 @@ class ModelGroup:
         model = self.step.model
         return zero_update(spec, ZeroEngine.of(spec, model), list(model.parameters()), update)
 
-    def _replays(
-        self, spec: TrialSpec, streams: TrialStreams
-    ) -> tuple[list[ReplayedPeaks], ReplayedPeaks | None]:
-        """The peaks of a few equal steps. For rows of unequal length those of an epoch in its own
-        order and in others, and those of a trial's steps."""
+    def _replays(self, spec: TrialSpec, streams: TrialStreams) -> Replays:
+        """The peaks of a few equal steps, or of an epoch's and a trial's rows of unequal length."""
         from orchestrator.prediction.tracing.rows import epoch_orders
 
         batches = self.step.batches
@@ -293,10 +293,3 @@ class ModelGroup:
                 batch, samples=samples, accumulated=self._accumulates
             )
         return self._traces[key]
-
-
-def _paged_note(updates: Updates) -> tuple[str, ...]:
-    if not updates.paged:
-        return ()
-    states = f"paged states of {memory(sum(updates.paged))}"
-    return (f"optimizer: {states} move to the host if the GPU is full",)

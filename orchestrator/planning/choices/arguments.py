@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from jobs.library_facts.value_types import accepts
+from jobs.techniques import AXES
 from jobs.techniques.axes.activations import RENAMED
 from orchestrator.planning.library_facts import facts, installed_version
 from orchestrator.planning.problems import advice, described
@@ -58,7 +59,7 @@ _TODAY: Mapping[str, str] = {
 """Removed field that changes the cost of a step if it is set -> how to write it today."""
 _SUCCESSORS: Mapping[str, str] = {"warmup_ratio": "warmup_steps"}
 """Removed field -> the one that takes the same value today."""
-OTHER_WORDS = {"lr": "learning_rate", "batch_size": "per_device_train_batch_size"}
+_OTHER_WORDS = {"lr": "learning_rate", "batch_size": "per_device_train_batch_size"}
 """What people and other trainers call a field."""
 LOGGING = ("logging_steps", "logging_strategy", "logging_first_step", "run_name", "project")
 """Arguments about logs that exported files take from the user."""
@@ -107,6 +108,17 @@ def argument_defaults() -> dict[str, Any] | None:
     if fields is None:
         return None
     return {name: default[0] if default else ... for name, default in fields.items()}
+
+
+def unknown_field(name: str) -> str:
+    """Why there is no such field, and what is meant; empty if there is, or if that is unknown."""
+    fields = argument_names()
+    if fields is None or name in fields:
+        return ""
+    if name in AXES:
+        return "is an axis, and no training argument: write it under axes or baseline"
+    word = _OTHER_WORDS.get(name, name)
+    return f"TrainingArguments has no such field; {advice(word, sorted(fields))}"
 
 
 def value_problem(name: str, value: Any) -> str:

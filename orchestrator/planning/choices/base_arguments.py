@@ -10,12 +10,11 @@ from jobs.spec import Choice, DataSpec
 from jobs.techniques import AXES, Axis, Variant
 from orchestrator.planning.choices.arguments import (
     EXPORTED,
-    OTHER_WORDS,
     argument_defaults,
-    argument_names,
     ignored_reason,
     older_name,
     renamed_today,
+    unknown_field,
     value_problem,
 )
 from orchestrator.planning.choices.axes import (
@@ -29,7 +28,7 @@ from orchestrator.planning.choices.axes import (
     owned_arguments,
 )
 from orchestrator.planning.document import Document, part_of
-from orchestrator.planning.problems import ConfigError, KeyPath, Problem, advice, described
+from orchestrator.planning.problems import ConfigError, KeyPath, Problem, described
 from orchestrator.storage.redaction import secret_paths
 
 CUSTOM = "custom"
@@ -161,31 +160,25 @@ def _is_default(name: str, value: Any) -> bool:
 
 def _argument_problems(part: Document, used: Collection[str]) -> Iterator[Problem]:
     for name in part.value:
-        if problem := _argument_problem(name, part.value, used):
+        if problem := _argument_problem(part.value, name, used):
             yield part.problem((name,), problem)
 
 
-def _argument_problem(name: str, arguments: Mapping[str, Any], used: Collection[str]) -> str:
-    value = arguments[name]
+def _argument_problem(own: Mapping[str, Any], name: str, used: Collection[str]) -> str:
+    value = own[name]
     # The most helpful answer comes first: its name may be misspelt, or an axis may set it.
-    fields = argument_names()
-    if fields is not None and name not in fields:
-        if name in AXES:
-            return "is an axis, and no training argument: write it under axes or baseline"
-        word = OTHER_WORDS.get(name, name)
-        return f"TrainingArguments has no such field; {advice(word, sorted(fields))}"
+    if problem := unknown_field(name):
+        return problem
     is_carried = name in EXPORTED  # to exported files, and to no trial
     for _, reason in argument_refusals({} if is_carried else {name: value}):
         return reason
-    if name == "fp16" and value is True and arguments.get("bf16") is True:
+    if name == "fp16" and value is True and own.get("bf16") is True:
         return "contradicts bf16: at most one of the two is true; remove one of them"
-    axis = deciding_axis(name, used)
-    if axis is not None:
+    if (axis := deciding_axis(name, used)) is not None:
         return f'contradicts the axis "{axis}", which sets it; remove one of them'
     owner = AXES.get(owned_arguments().get(name, name))
-    if owner is not None and owner.integer_argument:
-        return integer_problem(value) or ""
-    return value_problem(name, value)
+    is_integer = owner is not None and owner.integer_argument
+    return integer_problem(value) or "" if is_integer else value_problem(name, value)
 
 
 def _deepspeed_problems(part: Document, used: Collection[str]) -> Iterator[Problem]:

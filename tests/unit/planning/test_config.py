@@ -154,7 +154,7 @@ trials:
 
 
 def test_arguments_without_transformers_are_all_accepted(load, monkeypatch):
-    monkeypatch.setattr("orchestrator.planning.choices.base_arguments.argument_names", lambda: None)
+    monkeypatch.setattr("orchestrator.planning.choices.arguments.argument_names", lambda: None)
     monkeypatch.setattr("orchestrator.planning.config.model_types", dict)
     monkeypatch.setattr("orchestrator.planning.config.model_key_problems", lambda *_: ())
     assert load("training_arguments: {use_cache: true}").training_arguments == {"use_cache": True}

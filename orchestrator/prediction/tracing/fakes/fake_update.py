@@ -12,6 +12,7 @@ from jobs.spec import TrialSpec
 from jobs.techniques.hooks import bound
 from orchestrator.prediction.streams.affine_stream import Stream
 from orchestrator.prediction.tracing.fakes.fake_libraries import forget_bitsandbytes_overrides
+from orchestrator.units import memory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,6 +22,13 @@ class Updates:
     later: Stream
     paged: tuple[int, ...]
     """Bytes of each state in managed memory."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if not self.paged:
+            return ()
+        states = f"paged states of {memory(sum(self.paged))}"
+        return (f"optimizer: {states} move to the host if the GPU is full",)
 
 
 def runs_trainer(spec: TrialSpec) -> bool:
