@@ -1,10 +1,12 @@
 """Real trials through a slot, good and faulty: one classified record each, and no other harmed."""
 
 import json
+import math
 import os
 import signal
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import psutil
@@ -106,6 +108,17 @@ def test_slot_classifies_faults_and_runs_the_next_trial_unharmed(slot, ok_before
         if outcome is Outcome.FAILED:
             assert "in raise_error" in record.provenance.log, "the traceback is kept"
     assert_unharmed(slot.run(good, TIMEOUT), ok_before)
+
+
+def test_trial_that_is_late_keeps_what_it_has_measured(slot, ok_before):
+    measure = replace(ok_before.spec.measure, steps=1_000_000, relative_error=0.0)
+    enough = 2 * math.ceil(ok_before.slot_seconds) + 3
+    record = slot.run(replace(ok_before.spec, measure=measure), float(enough))
+    assert (record.outcome, record.phase) == (Outcome.TIMED_OUT, "steps")
+    assert record.reason == f"no result after {enough} s, in phase steps"
+    assert record.steps["step_seconds"]
+    assert record.measurements["cpu_step_peak_bytes"] > 0
+    assert "samples_per_second" not in record.measurements
 
 
 def test_slot_removes_the_files_of_a_killed_trial(slot, good, tmp_path):

@@ -123,20 +123,6 @@ def test_trial_that_hangs_ends_with_all_its_processes(slot, tmp_path):
     assert slot.parents_started == 1
 
 
-def test_trial_that_is_late_keeps_what_it_has_measured():
-    spec = build_tiny_spec()
-    endless = replace(spec.measure, steps=1_000_000, relative_error=0.0, timeout_seconds=600.0)
-    with Slot(cpus=1) as slot:
-        slot.start()
-        enough = 2 * math.ceil(slot.run(spec, 600.0).slot_seconds) + 5
-        record = slot.run(replace(spec, measure=endless), float(enough))
-        assert (record.outcome, record.phase) == (Outcome.TIMED_OUT, "steps")
-        assert record.reason == f"no result after {enough} s, in phase steps"
-        assert record.steps["step_seconds"]
-        assert record.measurements["cpu_step_peak_bytes"] > 0
-        assert "samples_per_second" not in record.measurements
-
-
 def test_parent_that_never_says_hello_is_killed():
     limits = replace(LIMITS, start=0.5)
     with Slot(cpus=1, limits=limits, parent_command=("sleep", "600")) as slot:
