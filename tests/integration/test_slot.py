@@ -1,7 +1,6 @@
 """Real trials through a slot, good and faulty: one classified record each, and no other harmed."""
 
 import json
-import math
 import os
 import signal
 import time
@@ -112,9 +111,12 @@ def test_slot_classifies_faults_and_runs_the_next_trial_unharmed(slot, ok_before
 
 def test_trial_that_is_late_keeps_what_it_has_measured(slot, ok_before):
     measure = replace(ok_before.spec.measure, steps=1_000_000, relative_error=0.0)
-    enough = 2 * math.ceil(ok_before.slot_seconds) + 3
-    record = slot.run(replace(ok_before.spec, measure=measure), float(enough))
-    assert (record.outcome, record.phase) == (Outcome.TIMED_OUT, "steps")
+    # A busy machine may take long to reach the counted steps.
+    for enough in (5, 20, 80):
+        record = slot.run(replace(ok_before.spec, measure=measure), float(enough))
+        assert record.outcome is Outcome.TIMED_OUT
+        if record.steps.get("step_seconds"):
+            break
     assert record.reason == f"no result after {enough} s, in phase steps"
     assert record.steps["step_seconds"]
     assert record.measurements["cpu_step_peak_bytes"] > 0
