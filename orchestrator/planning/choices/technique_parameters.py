@@ -8,7 +8,7 @@ from jobs.library_facts.value_types import accepts, described_type, listed_value
 from jobs.techniques import Axis, Family
 from jobs.techniques.written_form import ParametersError, read, written
 from orchestrator.planning.library_facts import facts, is_ours
-from orchestrator.planning.problems import Remark, advice, described
+from orchestrator.planning.problems import Remark, advice, closest, described
 
 
 def read_family(axis: Axis, value: Mapping[str, Any] | str) -> tuple[str, list[Remark]]:
@@ -99,8 +99,9 @@ def _problem(family: Family, types: Mapping[str, Any], name: str, value: Any) ->
     class_name = family.config_class.partition(":")[2]
     if name not in types:
         names = sorted(types.keys() - family.decided.keys())
-        # Other trainers call it lora_rank, or rank.
-        word = name.removeprefix("lora_").replace("rank", "r")
+        # Other trainers call it lora_rank, or lora_target.
+        short = name.removeprefix("lora_")
+        word = "r" if short in ("r", "rank") else short if closest(short, names) else name
         return f"{class_name} has no such parameter; {advice(word, names)}"
     alternatives = types[name]["accepts"]
     if accepts(alternatives, value):

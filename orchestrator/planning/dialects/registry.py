@@ -98,10 +98,14 @@ def _inside(trains: list[Source], files: Mapping[str, str]) -> list[Source]:
     """What the files say that a script writes before a command reads them, which then are read."""
     found: list[Source] = []
     known, options = trains[-1]
-    for key in [key for key in options if known.rule(key).is_file and options[key] in files]:
-        with suppress(yaml.YAMLError, AttributeError):
-            found += _of_keys(Loader(files[options[key]]).get_single_data())
-            trains[-1] = known, {**options, key: ["what the script writes"]}
+    read = {}
+    for key, name in options.items():
+        # An option of several words has a list of them.
+        if known.rule(key).is_file and isinstance(name, str) and name in files:
+            with suppress(yaml.YAMLError, AttributeError):
+                found += _of_keys(Loader(files[name]).get_single_data())
+                read[key] = ["what the script writes"]
+    trains[-1] = known, {**options, **read}
     return found
 
 

@@ -40,6 +40,7 @@ class SpaceForecast:
     left_out: int
     """Sets of techniques without a forecast of their own."""
     across: Across = map
+    """As ``map``: forecasts epochs."""
     _epochs: dict[tuple[str, str], TracedCandidate] = field(default_factory=dict)
     """Card and trial -> the candidate with an epoch's memory."""
     _added: dict[tuple[str, str], dict[int, float]] = field(default_factory=dict)

@@ -30,6 +30,12 @@ def test_a_script_holds_the_file_that_it_writes_for_its_command(tmp_path):
     assert {one.key: one.why for one in result.entries}["config"] == "read, too"
 
 
+def test_a_file_option_of_several_words_is_no_file_that_the_script_writes(tmp_path):
+    script = f"cat > a.json <<END\n{{}}\nEND\n{CLM} --deepspeed a.json b.json\n"
+    entries = {one.key: one.why for one in read(tmp_path, script).entries}
+    assert "give it with --from" in entries["deepspeed"]
+
+
 def test_options_of_a_launcher_that_is_a_module_are_its_own(tmp_path):
     launched = "python -m accelerate.commands.launch --mixed_precision fp16 mine.py"
     result = read(tmp_path, CLM.replace("python run_clm.py", launched))

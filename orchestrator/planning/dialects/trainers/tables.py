@@ -26,9 +26,7 @@ from orchestrator.planning.choices.arguments import argument_names, ignored_reas
 
 OFF = ("", "none", "null", "false", "no", "0", "0.0", "1", "[]", "{}")
 """Values that switch a feature off, or that mean one GPU, as ``spelt`` writes them."""
-
-
-SWITCHES = {"1": "true", "yes": "true", "0": "false", "no": "false"}
+_SWITCHES = {"1": "true", "yes": "true", "0": "false", "no": "false"}
 """Other words of a command for a switch."""
 COMMAND = "the command"
 """The key of a subcommand or script that says what is trained."""
@@ -94,7 +92,7 @@ class Rule:
             return Reading(verdict=Verdict.ASIDE, why="has no value")
         known = {*self.values, *self.nearest}
         if "true" in known and word not in known:
-            word = SWITCHES.get(word, word)
+            word = _SWITCHES.get(word, word)
         if word in self.nearest:
             ours, why = self.nearest[word]
             return Reading(verdict=Verdict.NEAREST, facts=self._facts(ours), why=why)
