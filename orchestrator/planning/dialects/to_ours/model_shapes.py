@@ -15,7 +15,10 @@ _FILE = Path(__file__).with_name("models.yaml")
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d+x)?(\d+(?:[._]\d+)?)(b|m)(?![a-z0-9])")
 """The parameters in an id: 8b, 1.5b, 135m, 8x7b. Active parameters (a3b) are no such size."""
 
-_SEES = r"(?<![a-z])([a-z]*vlm?|\dv|vision|llava|pixtral|idefics|paligemma|molmo|omni)(?![a-z])"
+_SEES = (
+    r"(?<![a-z])((?!wavlm)[a-z]*vlm?|\dv|vision|llava|pixtral|idefics|paligemma|molmo|omni)"
+    r"(?![a-z])"
+)
 """Words of an id whose model sees images."""
 _MIXTURE = r"\d+x\d|-a\d|moe|b-\d+e(?![a-z0-9])"
 """Words of an id whose model is a mixture of experts."""
