@@ -122,7 +122,7 @@ def _training(words: list[str], variables: Variables) -> list[Source]:
         found = _call(known, called)
         has_marks = not options.keys().isdisjoint(known.marks)
         is_whole = options and (has_marks or known.name != "TrainingArguments")
-        is_renamed = known.any_script and has_marks and called[-1].endswith(".py")
+        is_renamed = known.any_script and has_marks and " ".join(called).endswith(".py")
         if (found and is_whole) or is_renamed:
             named = next(filter(None, found.groups()), None) if found else None
             trains = known, {**({COMMAND: named} if named else {}), **options}

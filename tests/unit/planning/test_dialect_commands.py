@@ -166,6 +166,26 @@ def test_a_file_that_a_command_names_is_read_beside_it_or_asked_for(command, key
     )
 
 
+def test_a_path_from_the_root_of_a_repository_is_found_from_a_folder_inside_it(tmp_path):
+    inside = tmp_path / "examples" / "own"
+    inside.mkdir(parents=True)
+    (inside / "own.yaml").write_text("{base_model: gpt2, sequence_len: 48}")
+    (tmp_path / "own.yaml").write_text("{base_model: gpt2-xl, sequence_len: 96}")
+    guide = "# Train\n```bash\naxolotl train %s\n```\n"
+    result = read(inside, guide % "examples/own/own.yaml", "README.md")
+    assert result.document["data"]["synthetic"]["sequence_length"] == 48
+    # A name without a folder is of a file beside it, and no other.
+    (inside / "own.yaml").rename(tmp_path / "other.yaml")
+    assert "is not here" in read(inside, guide % "own.yaml", "README.md").missing
+    absolute = str(tmp_path / "other.yaml")
+    assert "is not here" in read(inside, guide % absolute, "README.md").missing
+
+
+def test_a_list_of_options_without_a_command_trains_nothing(tmp_path):
+    with pytest.raises(UnreadableFileError, match="none of the known dialects"):
+        read(tmp_path, "--cutoff_len 512 \\\n  --bf16 true\n")
+
+
 def test_keys_of_a_file_change_in_the_file_and_not_in_the_script_that_names_it(tmp_path):
     script = tmp_path / "run.sh"
     script.write_text("llamafactory-cli train own.yaml\n")

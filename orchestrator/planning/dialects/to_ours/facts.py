@@ -73,8 +73,13 @@ def of_deepspeed(given: Any, folder: Path) -> dict[str, Any]:
 
 def file_beside(name: str, folder: Path) -> Path | None:
     """The file of that name in the folder of the user's file, or in the folder where this runs. A
-    path that leads out of them is not read."""
-    for root in (folder.resolve(), Path.cwd()):
+    path of several parts may begin in a folder above, such as that of the whole repository. A path
+    that leads out of these folders is not read."""
+    folder = folder.resolve()
+    is_below = len(Path(name).parts) > 1 and not Path(name).is_absolute()
+    # A path in the root of all folders is as good as absolute.
+    above = folder.parents[:-1] if is_below else ()
+    for root in (folder, *above, Path.cwd()):
         path = (root / name).resolve()
         if path.is_relative_to(root) and path.is_file():
             return path
