@@ -1,6 +1,6 @@
 """What each task means to transformers. The driver needs no torch for the names alone."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from jobs.spec import Task
@@ -13,8 +13,12 @@ AUTO_CLASSES: Mapping[Task, str] = {
     "seq2seq-lm": "AutoModelForSeq2SeqLM",
     "image-classification": "AutoModelForImageClassification",
     "image-text-to-text": "AutoModelForImageTextToText",
+    "speech-seq2seq": "AutoModelForSpeechSeq2Seq",
+    "speech-ctc": "AutoModelForCTC",
 }
 """Task -> the transformers class that builds its model."""
+SPEECH: Sequence[Task] = ("speech-seq2seq", "speech-ctc")
+"""Tasks whose input is a sound, and whose labels are the tokens of its transcript."""
 SAMPLES: Mapping[Task, str] = {"image-text-to-text": "images_with_texts"}
 """Task -> the service that makes its dataset, where ``jobs.trial.data`` itself does not."""
 IMAGE_TOKENS: Mapping[Task, str] = {"image-text-to-text": "image_tokens"}

@@ -45,7 +45,7 @@ def wrong_task(model: ModelSpec, config: Any) -> str:
         return ""
     every = ", ".join(AUTO_CLASSES)
     made_for = f"tasks for it: {', '.join(tasks)}" if tasks else f"no task is: {every}"
-    if kind in AutoModel._model_mapping:
+    if not tasks and kind in AutoModel._model_mapping:
         main_input = AutoModel._model_mapping[kind].main_input_name
         if main_input in ("input_features", "input_values", "audio_values"):
             made_for = f"it is a model of sound, which none of the tasks is: {every}"

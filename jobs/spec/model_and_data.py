@@ -14,6 +14,8 @@ Task = Literal[
     "seq2seq-lm",
     "image-classification",
     "image-text-to-text",
+    "speech-seq2seq",
+    "speech-ctc",
 ]
 """What a model is trained for; decides its Auto class and the columns of its data."""
 Distribution = Literal["lognormal", "uniform"]
@@ -61,6 +63,8 @@ class SyntheticData:
     """Images of a sample of image-text-to-text, whose tokens are part of its length."""
     image_size: int | None = None
     """Side of an image in pixels; None: the one size that the model takes."""
+    seconds: float | None = None
+    """Sound of a sample, if the model takes any length; None: 10. Its transcript has the tokens."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

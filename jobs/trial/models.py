@@ -26,7 +26,7 @@ def give_token_ids(model: Any, task: str, pad_token_id: int = 0) -> None:
     after the build, because an embedding would not train the id that it was built to pad with."""
     if task != "image-classification" and getattr(model.config, "pad_token_id", None) is None:
         model.config.pad_token_id = pad_token_id  # by default 0, which is in any vocabulary
-    if task == "seq2seq-lm" and getattr(model.config, "decoder_start_token_id", None) is None:
+    if "seq2seq" in task and getattr(model.config, "decoder_start_token_id", None) is None:
         model.config.decoder_start_token_id = model.config.pad_token_id
 
 

@@ -84,6 +84,7 @@ def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:
         "padding": float(synthetic.padding),
         "images": int(synthetic.images),
         "image_size": synthetic.image_size,
+        "seconds": synthetic.seconds,
     }
     parts = keywords(values)
     if lengths is not None:

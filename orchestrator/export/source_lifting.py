@@ -88,16 +88,16 @@ FILE_NAME = "measured_data.py"
 _MODULES = """
 data_files.py spec/model_and_data.py data_lines.py trial/data/recognition.py
 tasks.py trial/data/class_labels.py trial/data/collators.py trial/data/decoded_images.py
-trial/data/row_lengths.py trial/data/tokenizing.py trial/data/user_file.py
+trial/data/row_lengths.py trial/data/tokenizing.py trial/sound_shapes.py trial/data/user_file.py
 finetuning/vision/image_layouts.py finetuning/vision/random_images.py
 finetuning/vision/processed_images.py finetuning/trl/raw_rows.py
 """
 """Modules of ``jobs``, sorted so that each comes after those that it imports."""
 RANDOM_ROWS = """
 spec/model_and_data.py tasks.py trial/data/collators.py trial/data/row_lengths.py
-trial/data/synthetic.py
+trial/sound_shapes.py trial/data/synthetic.py
 """
-"""Those that draw random samples of one text or one image."""
+"""Those that draw random samples of one text, one image or one sound."""
 _HEAD = '''"""Rows and batches as they were measured; `train.py` imports this file."""
 
 from __future__ import annotations

@@ -130,6 +130,8 @@ def unpredictable(spec: TrialSpec) -> str:
 def _untraced_code(spec: TrialSpec) -> Iterator[str]:
     if spec.own_code is not None:
         yield "what your own code computes is not traced"
+    if spec.model.task == "speech-ctc":
+        yield "a CTC loss aligns the values of its transcripts, which a trace does not have"
     for library in _traced_libraries(spec):
         if importlib.util.find_spec(library) is None:
             name = library.replace("_", "-")

@@ -180,6 +180,8 @@ CONFIGS: Mapping[Task, tuple[str, dict[str, Any]]] = {
     "causal-lm": ("llama", TEXT),
     "masked-lm": ("bert", TEXT),
     "image-classification": ("vit", {**TINY, "image_size": 32, "patch_size": 16}),
+    "speech-seq2seq": ("whisper", {"max_source_positions": 20, "num_mel_bins": 8}),
+    "speech-ctc": ("hubert", TINY),
 }
 MODELS = {
     task: ModelSpec(task=task, architecture=architecture, config=config)

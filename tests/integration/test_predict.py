@@ -162,6 +162,12 @@ MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": 2}
             1,
         ),
         ("image-classification", "vit", {"image_size": 32, "patch_size": 16}, 4),
+        (
+            "speech-seq2seq",
+            "whisper",
+            {"encoder_attention_heads": 2, "decoder_attention_heads": 2, "pad_token_id": 0},
+            1,
+        ),
         ("causal-lm", "olmoe", MIXTURE, 1),
     ],
 )

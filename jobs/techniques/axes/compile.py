@@ -147,7 +147,7 @@ def compiled_regions(
     if tuned:
         # Coordinate descent, which tuned_inductor uses as well, would take several times as long.
         options["options"] = {"max_autotune_pointwise": True}
-    if task == "seq2seq-lm" and not getattr(arguments, "use_cache", False):
+    if "seq2seq" in task and not getattr(arguments, "use_cache", False):
         _without_cache(model)
     # PEFT wraps the model. The loss function and the decoder belong to the wrapped model.
     inner: Any = model

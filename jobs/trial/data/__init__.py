@@ -20,13 +20,13 @@ from jobs.techniques.hooks import service
 from jobs.trial.data.class_labels import fitted
 from jobs.trial.data.collators import IGNORED, Collator, PadRows
 from jobs.trial.data.row_lengths import RowLengths, ragged_lengths
-from jobs.trial.data.synthetic import Images, synthetic
+from jobs.trial.data.synthetic import synthetic
 from jobs.trial.data.user_file import read
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
 
-__all__ = ["IGNORED", "Collator", "Images", "RowLengths", "fitted", "load", "ragged_lengths"]
+__all__ = ["IGNORED", "Collator", "RowLengths", "fitted", "load", "ragged_lengths"]
 
 
 def load(

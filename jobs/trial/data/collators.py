@@ -35,7 +35,10 @@ class PadRows:
     pad_to_multiple_of: int | None = None
     """The batch is as long as the next multiple, as with transformers' collators; None: 1."""
 
-    def __init__(self, pad_token_id: int) -> None:
+    def __init__(self, pad_token_id: int, masked: str = "input_ids") -> None:
+        """``masked``: the column whose values a mask tells from padding; without it there is no
+        mask."""
+        self._masked = masked
         # Every other column, such as a mask or token types, is padded with 0.
         ids = dict.fromkeys(("input_ids", "decoder_input_ids"), pad_token_id)
         self._padding = {**ids, "labels": IGNORED}
@@ -43,9 +46,9 @@ class PadRows:
     def __call__(self, rows: list[Any]) -> dict[str, torch.Tensor]:
         """Column -> int64 tensor of shape (rows, longest), or (rows,) for one number a row."""
         batch = {name: self._column(name, [row[name] for row in rows]) for name in rows[0]}
-        if "attention_mask" not in batch:
+        if "attention_mask" not in batch and self._masked in batch:
             # Without a mask in the rows, every token counts and no padding does.
-            ones = [torch.ones(len(row["input_ids"]), dtype=torch.int64) for row in rows]
+            ones = [torch.ones(len(row[self._masked]), dtype=torch.int64) for row in rows]
             batch["attention_mask"] = self._column("attention_mask", ones)
         return batch
 

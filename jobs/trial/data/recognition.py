@@ -5,9 +5,24 @@ from typing import Literal
 
 from jobs.spec import Task
 
-Source = Literal["input_ids", "text", "messages", "prompt", "pixel_values", "images"]
+Source = Literal[
+    "input_ids",
+    "text",
+    "messages",
+    "prompt",
+    "pixel_values",
+    "images",
+    "input_features",
+    "input_values",
+]
 """What the model's inputs are made from, by the name of its column."""
 
+_SOUND: Mapping[Source, tuple[str, ...]] = {
+    "input_features": ("input_features", "labels"),
+    "input_values": ("input_values", "labels"),
+}
+NUMBERS = ("pixel_values", "input_features", "input_values")
+"""Columns of a model's inputs that are no tokens."""
 _SOURCES: Mapping[Task, Mapping[Source, tuple[str, ...]]] = {
     "sequence-classification": {"input_ids": ("input_ids", "labels"), "text": ("text", "labels")},
     "token-classification": {"input_ids": ("input_ids", "labels"), "text": ("text", "labels")},
@@ -32,6 +47,8 @@ _SOURCES: Mapping[Task, Mapping[Source, tuple[str, ...]]] = {
         "prompt": ("prompt", "completion", "images"),
         "text": ("text", "images"),
     },
+    "speech-seq2seq": _SOUND,
+    "speech-ctc": _SOUND,
 }
 """Task -> the columns that it trains on, in the order in which they are looked for."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from jobs.spec import SyntheticData
 
-_SEQUENCES = ("input_ids", "labels", "decoder_input_ids")
+_SEQUENCES = ("input_ids", "input_values", "labels", "decoder_input_ids")
 """Columns that may hold a sequence per row, whose longest decides the shape of a batch."""
 _PAIR = ("prompt", "chosen", "rejected")
 """The parts of a pair of answers, whose token ids have columns of their own."""

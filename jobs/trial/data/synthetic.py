@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from jobs.spec import SyntheticData, Task
-from jobs.tasks import image_shape
+from jobs.tasks import SPEECH, image_shape
 from jobs.trial.data.collators import IGNORED
 from jobs.trial.data.row_lengths import random_lengths, random_token_range
+from jobs.trial.sound_shapes import sound_shape
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -25,7 +27,12 @@ def synthetic(
     count = spec.samples if spec.lengths is not None else max(spec.samples, samples or 0)
     rng = np.random.default_rng(seed)
     if task == "image-classification":
-        return Images(image_shape(config, spec.image_size), config.num_labels, count, rng)
+        shape = image_shape(config, spec.image_size)
+        return RandomInputs("pixel_values", shape, (0, config.num_labels), (count,), rng)
+    if task in SPEECH:
+        name, sound = sound_shape(spec, task, config.model_type, partial(getattr, config))
+        letters = random_token_range(config.vocab_size)
+        return RandomInputs(name, sound, letters, (count, spec.sequence_length), rng)
     from datasets import Dataset
 
     make = _text if spec.lengths is None else _ragged_text
@@ -102,22 +109,29 @@ def _class_labels(config: PretrainedConfig, count: int, rng: np.random.Generator
     return rng.integers(0, outputs, size=(count,))
 
 
-class Images(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
-    """Random normalised images, each (channels, height, width) float32, with a label."""
+class RandomInputs(torch.utils.data.Dataset[dict[str, torch.Tensor]]):
+    """Random normalised images or sounds: float32 of ``shape`` under the model's ``name`` for them.
+    Their int64 labels, of ``labels_shape``, have one row for each."""
 
     def __init__(
-        self, shape: tuple[int, int, int], labels: int, count: int, rng: np.random.Generator
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        label_range: tuple[int, int],
+        labels_shape: tuple[int, ...],
+        rng: np.random.Generator,
     ) -> None:
-        # Normalised images have about zero mean and unit variance in each channel. There are 64 at
-        # most, which further samples repeat, so that host memory stays small.
-        pool = rng.standard_normal((min(count, 64), *shape), dtype=np.float32)
+        self._name = name
+        # Normalised inputs have about zero mean and unit variance. There are 64 at most, which
+        # further samples repeat, so that host memory stays small.
+        pool = rng.standard_normal((min(labels_shape[0], 64), *shape), dtype=np.float32)
         self._pool = torch.from_numpy(pool)
-        self._labels = torch.from_numpy(rng.integers(0, labels, count))
+        self._labels = torch.from_numpy(rng.integers(*label_range, labels_shape))
 
     def __len__(self) -> int:
         return len(self._labels)
 
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
-        # Labels differ from sample to sample, while images repeat.
-        image = self._pool[index % len(self._pool)]
-        return {"pixel_values": image, "labels": self._labels[index]}
+        # Labels differ from sample to sample, while inputs repeat.
+        inputs = self._pool[index % len(self._pool)]
+        return {self._name: inputs, "labels": self._labels[index]}

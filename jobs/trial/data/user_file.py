@@ -11,12 +11,14 @@ import numpy as np
 from jobs.data_files import problem_of_path
 from jobs.data_lines import CHATS, Row, chat_fault, naming_the_line
 from jobs.spec import DatasetFile, Task
+from jobs.tasks import SPEECH
 from jobs.trial.data.class_labels import numbered
 from jobs.trial.data.collators import IGNORED, Collator, PadRows, tokenizer_collator
 from jobs.trial.data.decoded_images import pixel_rows
-from jobs.trial.data.recognition import OTHER_NAMES, Source, refusal, source_of
+from jobs.trial.data.recognition import NUMBERS, OTHER_NAMES, Source, refusal, source_of
 from jobs.trial.data.row_lengths import arrow_lists, ragged_lengths
 from jobs.trial.data.tokenizing import loaded_tokenizer, rows_to_tokens, tokenizer_of
+from jobs.trial.sound_shapes import masked_input
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig
@@ -32,7 +34,7 @@ def read(file: DatasetFile, task: Task, config: PretrainedConfig) -> tuple[Any, 
             dataset = numbered(dataset, file.path)
         if source == "images":
             return pixel_rows(dataset, file, config), None
-        if source in ("input_ids", "pixel_values"):
+        if source in ("input_ids", *NUMBERS):
             return _of_numbers(dataset, file, task, config)
         return _of_texts(dataset, file, task, source, config)
 
@@ -163,7 +165,8 @@ def _of_numbers(
     dataset.set_format("pt")
     if lengths is None:
         return dataset, None
-    return dataset, PadRows(getattr(config, "pad_token_id", None) or 0)
+    masked = masked_input(config) if task in SPEECH else "input_ids"
+    return dataset, PadRows(getattr(config, "pad_token_id", None) or 0, masked)
 
 
 def _cut(dataset: Any, tokens: int) -> Any:
@@ -171,7 +174,7 @@ def _cut(dataset: Any, tokens: int) -> Any:
     lists = {name for name, feature in dataset.features.items() if hasattr(feature, "feature")}
 
     def shorter(rows: dict[str, list[Any]]) -> dict[str, list[Any]]:
-        return {name: [row[:tokens] for row in rows[name]] for name in lists - {"pixel_values"}}
+        return {name: [row[:tokens] for row in rows[name]] for name in lists - {*NUMBERS}}
 
     return dataset.map(shorter, batched=True)
 

@@ -11,6 +11,7 @@ from typing import Any
 import yaml
 
 from jobs.spec import SyntheticData
+from jobs.tasks import SPEECH
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.dialects.entries import (
     QUANTIZED,
@@ -117,7 +118,7 @@ def translate(
         model_shapes.shape_from(model_config, "--model-config") if model_config else _shape(facts)
     )
     if shape and _lacks_length(facts, shape):
-        facts["length"] = SyntheticData().sequence_length
+        facts["length"] = _TRANSCRIPT if shape.task in SPEECH else SyntheticData().sequence_length
         entries.append(_GUESSED_LENGTH)
     whole = configuration(facts, shape) if shape else {}
     document, refused, problem = accepted(whole) if shape else (whole, {}, "")
@@ -206,6 +207,8 @@ def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     return complete
 
 
+_TRANSCRIPT = 100
+"""Letters or tokens that are guessed for the words of some seconds."""
 _GUESSED_LENGTH = KeyEntry(
     key="length of the rows",
     value="in none of your files",

@@ -72,6 +72,9 @@ class SyntheticSection(Section):
     """For image-text-to-text: images in a sample. Their tokens are part of sequence_length."""
     image_size: int | None = Field(default=None, ge=1)
     """Side of an image in pixels. Default: the model's own size, or 224 if it takes any."""
+    seconds: float | None = Field(default=None, gt=0, le=600)
+    """For speech: seconds of sound, whose transcript has sequence_length tokens. Default: what the
+    model takes (Whisper: 30), else 10."""
 
     @model_validator(mode="after")
     def _is_padded_once(self) -> Self:

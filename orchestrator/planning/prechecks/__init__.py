@@ -8,6 +8,7 @@ data_columns.py         paths, columns and labels of the user's data
 pairs.py                rows of a chosen and a rejected answer, for a preference training
 data_file.py            the columns and the first rows of a data file
 images.py               random images: their family, and their room for a text; damaged ones
+sounds.py               random sounds: for which models they are known, and their transcripts
 user_code.py            names and sources of the user's own code, read without an import
 technique_requirements.py  what techniques need, as far as the configuration shows it
 built_model.py          the size of the model, and the adapters that it cannot have

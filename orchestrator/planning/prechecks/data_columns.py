@@ -10,6 +10,7 @@ from typing import Any
 from jobs.data_files import problem_of_path
 from jobs.data_lines import chat_fault, first_fault
 from jobs.spec import DatasetFile, Task
+from jobs.tasks import SPEECH
 from orchestrator.planning.prechecks.checkpoints import lacks_chat_template
 from orchestrator.planning.prechecks.data_file import (
     SCANNED_BYTES,
@@ -153,6 +154,8 @@ def _inputs(file: DatasetFile, task: Task) -> tuple[tuple[str, ...], str]:
         return ("text", "messages", "prompt"), "; a column messages or prompt would do, too"
     if task == "image-classification":
         return ("images", "image", "pixel_values"), ""
+    if task in SPEECH:
+        return ("input_features", "input_values"), ", as the model's feature extractor makes it"
     if file.tokenizer is None:
         return ("input_ids",), ", or give a tokenizer for a column text"
     return _TEXT_SOURCES, ""

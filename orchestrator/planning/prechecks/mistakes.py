@@ -22,6 +22,7 @@ from orchestrator.planning.prechecks.model_configuration import (
 )
 from orchestrator.planning.prechecks.model_sizes import size_remarks
 from orchestrator.planning.prechecks.pairs import long_prompts, pair_problems, reads_pairs
+from orchestrator.planning.prechecks.sounds import sound_problems
 from orchestrator.planning.problems import ConfigError, KeyPath, KeyProblem, Problem, Remark
 from orchestrator.planning.settings import SweepConfig
 
@@ -152,7 +153,8 @@ def _problems_of_text(config: SweepConfig, configuration: ModelConfiguration) ->
     if config.model.task == "image-classification":
         message = "images have no tokens: remove this axis; their size is in model.config"
         yield from (Remark(at, message) for at, _ in lengths_of_axis(config))
-    yield from itertools.starmap(Remark, image_problems(config, configuration))
+    for problems in (image_problems, sound_problems):
+        yield from itertools.starmap(Remark, problems(config, configuration))
     if config.model.name_or_path is None:
         return  # ``load_config`` has checked the keys of an architecture
     saved = checkpoints.checkpoint_config(config.model.name_or_path) or {}

@@ -7,6 +7,7 @@ from typing import Any
 
 from jobs.spec import MeasureSpec, TrialSpec
 from jobs.steady_state import wanted_error
+from jobs.tasks import SPEECH
 from jobs.techniques import AXES
 from orchestrator.analysis.grouping import grouped
 from orchestrator.labels import trial_label
@@ -82,7 +83,8 @@ def _data(config: SweepConfig) -> str:
         return f"{synthetic.samples} synthetic images"
     has_images = config.model.task == "image-text-to-text"
     images = f" with {count(synthetic.images, 'image')} each" if has_images else ""
-    samples = f"{synthetic.samples} synthetic samples{images}"
+    kind = "sounds with transcripts" if config.model.task in SPEECH else "samples"
+    samples = f"{synthetic.samples} synthetic {kind}{images}"
     if SEQUENCE_LENGTH in config.axes:
         return f"{samples}, whose length is an axis"
     length = synthetic.sequence_length

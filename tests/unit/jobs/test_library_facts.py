@@ -123,8 +123,13 @@ def test_counter_of_a_killed_command_ends():
 @pytest.mark.parametrize(
     ("task", "architecture", "said"),
     [
-        ("seq2seq-lm", "whisper", "a model of sound, which none of the tasks is: "),
-        ("sequence-classification", "wav2vec2", "a model of sound"),
+        ("seq2seq-lm", "whisper", "tasks for it: causal-lm, speech-seq2seq"),
+        ("sequence-classification", "wav2vec2", "tasks for it: speech-ctc"),
+        (
+            "sequence-classification",
+            "audio-spectrogram-transformer",
+            "a model of sound, which none of the tasks is: ",
+        ),
         ("seq2seq-lm", "vit", "tasks for it: image-classification"),
         ("masked-lm", "llama", "tasks for it: sequence-classification"),
     ],

@@ -16,8 +16,9 @@ _SIZE = re.compile(r"(?<![a-z0-9.])(\d+x)?(\d+(?:[._]\d+)?)(b|m)(\d?)(?![a-z0-9]
 """The parameters in an id: 8b, 1.5b, 1b5, 135m, 8x7b. Active parameters (a3b) are no such size."""
 
 _SEES = (
-    r"(?<![a-z])([a-z]*vlm?|\dv|vision|llava|pixtral|idefics|paligemma|molmo|omni|ovis|[a-z]*ocr|"
-    r"multimodal|moondream|fuyu|kosmos|florence|[a-z]*blip|janus|emu|chameleon|minicpm-[vo])(?![a-z])"
+    r"(?<![a-z])((?!wavlm)[a-z]*vlm?|\dv|vision|llava|pixtral|idefics|paligemma|molmo|omni|ovis|"
+    r"[a-z]*ocr|multimodal|moondream|fuyu|kosmos|florence|[a-z]*blip|janus|emu|chameleon|"
+    r"minicpm-[vo])(?![a-z])"
 )
 """Words of an id whose model sees images."""
 _SOUND = r"(?<![a-z])(asr|tts|audio|speech)(?![a-z])"

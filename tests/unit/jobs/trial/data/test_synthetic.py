@@ -1,10 +1,12 @@
 """Synthetic data sets: shapes, labels and padding of each task."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import transformers
 
 from jobs.spec import DataSpec, RowLengthDistribution, SyntheticData, Task
 from jobs.trial.data import IGNORED, load
@@ -47,6 +49,34 @@ def test_load_for_masked_language_models_predicts_some_tokens():
     is_predicted = data["labels"] != IGNORED
     assert 0.1 < is_predicted.mean() < 0.2
     assert np.array_equal(data["labels"][is_predicted], data["input_ids"][is_predicted])
+
+
+@pytest.mark.parametrize(
+    ("task", "architecture", "name", "shape"),
+    [
+        ("speech-seq2seq", "whisper", "input_features", (80, 3000)),
+        ("speech-seq2seq", "speech_to_text", "input_features", (400, 80)),
+        ("speech-seq2seq", "moonshine", "input_values", (64_000,)),
+        ("speech-ctc", "wav2vec2", "input_values", (64_000,)),
+        ("speech-ctc", "wav2vec2-bert", "input_features", (200, 160)),
+    ],
+)
+def test_load_makes_sounds_as_the_model_takes_them(task, architecture, name, shape):
+    config = transformers.AutoConfig.for_model(architecture)
+    config.vocab_size = config.vocab_size or 32
+    spec = DataSpec(synthetic=SyntheticData(samples=2, seconds=4.0, sequence_length=20))
+    sounds, _ = load(spec, task, config, samples=None, seed=1)
+    assert sounds[0][name].shape == shape
+    assert sounds[0]["labels"].shape == (20,)
+    assert int(sounds[0]["labels"].min()) > 0  # of CTC, 0 says that a frame has no letter
+
+
+def test_load_refuses_transcripts_longer_than_their_sounds():
+    config = transformers.AutoConfig.for_model("wav2vec2")
+    for tokens, is_refused in ((25, False), (26, True)):
+        spec = DataSpec(synthetic=SyntheticData(samples=1, seconds=1.0, sequence_length=tokens))
+        with pytest.raises(ValueError, match="49 frames") if is_refused else nullcontext():
+            load(spec, "speech-ctc", config, samples=None, seed=1)
 
 
 def test_load_for_images_repeats_a_small_pool():
