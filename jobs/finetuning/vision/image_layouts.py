@@ -142,6 +142,7 @@ def _of_tiles(read: Read, side: int | None) -> ImageLayout:
 def _of_one_size(
     tokens: Callable[[Read], int], text_around: int, read: Read, side: int | None
 ) -> ImageLayout:
+    own = tokens(read)
     pixels = _number(read, "vision_config.image_size")
     if side not in (None, pixels):
         raise ImageLayoutError(
@@ -149,7 +150,7 @@ def _of_one_size(
             "data.synthetic.image_size, or change model.config.vision_config.image_size"
         )
     return ImageLayout(
-        pieces=((text_around, tokens(read)),),
+        pieces=((text_around, own),),
         text_after=text_around,
         pixel_values=(1, _channels(read), pixels, pixels),
     )
