@@ -12,14 +12,17 @@ import yaml
 from orchestrator.planning.prechecks.checkpoints import checkpoint_config
 
 _FILE = Path(__file__).with_name("models.yaml")
-_SIZE = re.compile(r"(?<![a-z0-9.])(\d+x)?(\d+(?:[._]\d+)?)(b|m)(?![a-z0-9])")
-"""The parameters in an id: 8b, 1.5b, 135m, 8x7b. Active parameters (a3b) are no such size."""
+_SIZE = re.compile(r"(?<![a-z0-9.])(\d+x)?(\d+(?:[._]\d+)?)(b|m)(\d?)(?![a-z0-9])")
+"""The parameters in an id: 8b, 1.5b, 1b5, 135m, 8x7b. Active parameters (a3b) are no such size."""
 
 _SEES = (
-    r"(?<![a-z])((?!wavlm)[a-z]*vlm?|\dv|vision|llava|pixtral|idefics|paligemma|molmo|omni)"
-    r"(?![a-z])"
+    r"(?<![a-z])((?!wavlm)[a-z]*vlm?|\dv|vision|llava|pixtral|idefics|paligemma|molmo|omni|ovis|"
+    r"[a-z]*ocr|multimodal|moondream|fuyu|kosmos|florence|[a-z]*blip|janus|emu|chameleon|"
+    r"minicpm-[vo])(?![a-z])"
 )
 """Words of an id whose model sees images."""
+_SOUND = r"(?<![a-z])(asr|tts|audio|speech)(?![a-z])"
+"""Words of an id whose model hears or speaks, whatever its family is."""
 _MIXTURE = r"\d+x\d|-a\d|moe|b-\d+e(?![a-z0-9])"
 """Words of an id whose model is a mixture of experts."""
 _IMAGES = "+images"
@@ -53,8 +56,7 @@ def shape_of(model_id: str, *, with_images: bool = False, hint: str = "") -> Mod
     whole = " ".join([name, hint, *folders])
     with_images = with_images or re.search(_SEES, whole) is not None
     rows = {key: row for key, row in _rows().items() if _takes_images(row) == with_images}
-    named = [key for key in rows if _is_named(key, name)]
-    if named and _starts(_family(name) or ""):
+    if named := [key for key, row in rows.items() if _is_named(key, row, name)]:
         key = max(named, key=len)
         # What stands before it may be another vocabulary, as in multilingual models.
         is_exact = name.startswith(key.removesuffix(_IMAGES))
@@ -72,7 +74,7 @@ def shape_from(config: Mapping[str, Any], source: str) -> ModelShape:
     return ModelShape(
         architecture=architecture,
         config={key: value for key, value in config.items() if key != "model_type"},
-        task=_table()["tasks"].get(architecture, "causal-lm"),
+        task=_tasks().get(architecture, "causal-lm"),
         source=source,
     )
 
@@ -82,7 +84,7 @@ def _nearest(name: str, rows: Mapping[str, list[Any]], *, is_any: bool) -> str |
     no known family is like a Llama."""
     size, is_mixture = _size(name), re.search(_MIXTURE, name) is not None
     family = _family(name) or ("any" if is_any and not is_mixture else None)
-    if size is None or family is None:
+    if size is None or family is None or re.search(_SOUND, name):
         return None
     own = [key for start in _starts(family) for key in rows if key.startswith(start)]
     kind = [key for key in own if _is_mixture(rows[key]) == is_mixture]
@@ -94,25 +96,38 @@ def _nearest(name: str, rows: Mapping[str, list[Any]], *, is_any: bool) -> str |
 
 
 def _takes_images(row: list[Any]) -> bool:
-    return _table()["tasks"].get(row[0]) == "image-text-to-text"
+    return _tasks().get(row[0]) == "image-text-to-text"
 
 
-def _is_named(key: str, name: str) -> bool:
+def _is_named(key: str, row: list[Any], name: str) -> bool:
+    """Whether a name has a row's words, is of its family, and says no other size."""
     word = re.escape(key.removesuffix(_IMAGES))
-    return re.search(rf"(?<![a-z0-9]){word}(?![a-z0-9.])", name) is not None
+    if re.search(rf"(?<![a-z0-9]){word}(?![a-z0-9.])", name) is None:
+        return False
+    size = _size(name) if _size(key) is None else None
+    is_near = size is None or row[1] / 2 <= size <= row[1] * 2
+    return is_near and _family(key) == _family(name)
 
 
 def _is_mixture(row: list[Any]) -> bool:
-    return row[0] in _table()["mixtures"] or "experts" in str(row)
+    return row[0] in _table()["mixtures"] or re.search(r"_experts': [1-9]", str(row)) is not None
 
 
 def _family(name: str) -> str | None:
     """The first word of a name that is a family's. A distilled model is of its student's."""
-    words = {*_table()["families"], *(re.split("[^a-z]", key)[0] for key in _rows())}
-    any_word = "|".join(map(re.escape, sorted(words, key=len, reverse=True)))
-    pattern = re.compile(rf"(?<![a-z])({any_word})(?![a-z])")
+    pattern = _any_family()
     found = pattern.search(name, name.rfind("distill") + 1) or pattern.search(name)
     return found and found[0]
+
+
+@functools.cache
+def _any_family() -> re.Pattern[str]:
+    table = _table()
+    firsts = {found[0] for key in _rows() if (found := re.match("[a-z]{2,}|[a-z][0-9]", key))}
+    words = {*table["families"], *firsts.difference(table["general"])}
+    longest_first = map(re.escape, sorted(words, key=len, reverse=True))
+    any_word = "|".join([*table["others"], *longest_first])
+    return re.compile(rf"(?<![a-z])({any_word})(?![a-z])")
 
 
 def _starts(family: str) -> list[str]:
@@ -127,14 +142,16 @@ def _size(name: str) -> float | None:
     if found is None:
         sizes: Mapping[str, float] = _table()["sizes"]
         return next((size for start, size in sizes.items() if name.startswith(start)), None)
-    number = float(found[2].replace("_", "."))
+    number = float(".".join(filter(None, [found[2].replace("_", "."), found[4]])))
     experts = int(found[1][:-1]) if found[1] else 1
     return experts * number / (1000 if found[3] == "m" else 1)
 
 
 def _plain(model_id: str) -> str:
     """The id without its owner, in small letters, in the way that ``models.yaml`` writes names."""
-    name = model_id.rstrip("/").rsplit("/", 1)[-1].lower()
+    in_cache = re.search(r"models--([^/]+)/snapshots(/|$)", model_id)
+    name = in_cache[1].replace("--", "/") if in_cache else model_id
+    name = name.rstrip("/").rsplit("/", 1)[-1].lower()
     return re.sub(rf"^({'|'.join(_table()['makers'])})-", "", name)
 
 
@@ -144,6 +161,13 @@ def _shape(key: str, row: list[Any], source: str, *, is_exact: bool) -> ModelSha
     columns = dict(zip(_table()["columns"], values, strict=False))
     config = {name: value for name, value in columns.items() if value is not None} | others
     return replace(shape_from({"model_type": architecture, **config}, source), is_exact=is_exact)
+
+
+@functools.cache
+def _tasks() -> Mapping[str, str]:
+    """Architecture -> its task, of those that are no causal language model."""
+    tasks: Mapping[str, list[str]] = _table()["tasks"]
+    return {architecture: task for task, all_of in tasks.items() for architecture in all_of}
 
 
 def _rows() -> Mapping[str, list[Any]]:
