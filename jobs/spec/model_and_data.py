@@ -59,6 +59,8 @@ class SyntheticData:
     padding: float = 0.0
     lengths: RowLengthDistribution | None = None
     """Rows of unequal length without padding; None: every row has ``sequence_length`` positions."""
+    target_length: int | None = None
+    """Tokens of a sample's target, of a sequence-to-sequence model; None: as many as its input."""
     images: int = 1
     """Images of a sample of image-text-to-text, whose tokens are part of its length."""
     image_size: int | None = None

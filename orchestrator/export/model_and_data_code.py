@@ -82,6 +82,7 @@ def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:
         "sequence_length": int(synthetic.sequence_length),
         "samples": int(synthetic.samples),
         "padding": float(synthetic.padding),
+        "target_length": synthetic.target_length,
         "images": int(synthetic.images),
         "image_size": synthetic.image_size,
         "seconds": synthetic.seconds,

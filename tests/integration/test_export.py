@@ -179,6 +179,7 @@ CONFIGS: Mapping[Task, tuple[str, dict[str, Any]]] = {
     "token-classification": ("bert", TEXT),
     "causal-lm": ("llama", TEXT),
     "masked-lm": ("bert", TEXT),
+    "seq2seq-lm": ("t5", {"d_model": 32, "num_layers": 1, "vocab_size": 128}),
     "image-classification": ("vit", {**TINY, "image_size": 32, "patch_size": 16}),
     "speech-seq2seq": ("whisper", {"max_source_positions": 20, "num_mel_bins": 8}),
     "speech-ctc": ("hubert", TINY),
@@ -254,6 +255,7 @@ RAGGED = SyntheticData(sequence_length=16, samples=24, lengths=LENGTHS)
         *((task, EVEN) for task in MODELS),
         *((task, dataclasses.replace(EVEN, padding=0.3)) for task in MODELS),
         ("causal-lm", RAGGED),
+        ("seq2seq-lm", dataclasses.replace(RAGGED, target_length=8)),
         ("sequence-classification", RAGGED),
     ],
 )
@@ -264,9 +266,9 @@ def test_exported_synthetic_data_is_the_trials(task, synthetic, tiny_spec, tmp_p
     assert config.to_dict() == models.architecture_config(spec.model).to_dict()
     exported, collate = script["make_dataset"](config, ARGUMENTS, OPTIONS)
     trials, own_collate = data.load(spec.data, spec.model.task, config, samples=32, seed=42)
-    assert len(exported) == (24 if synthetic is RAGGED else 32)
+    assert len(exported) == (24 if synthetic.lengths else 32)
     assert _values(exported) == _values(trials)
-    assert (own_collate is not None) is (synthetic is RAGGED)
+    assert (own_collate is not None) is (synthetic.lengths is not None)
     if own_collate is not None:
         rows = [trials[index] for index in range(4)]
         own_batch = {name: values.tolist() for name, values in own_collate(rows).items()}

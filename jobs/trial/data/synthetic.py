@@ -36,7 +36,19 @@ def synthetic(
     from datasets import Dataset
 
     make = _text if spec.lengths is None else _ragged_text
-    return Dataset.from_dict(make(spec, task, config, count, rng)).with_format("pt")
+    columns = make(spec, task, config, count, rng)
+    if spec.target_length is not None:
+        columns["labels"] = make(_of_targets(spec), task, config, count, rng)["labels"]
+    return Dataset.from_dict(columns).with_format("pt")
+
+
+def _of_targets(spec: SyntheticData) -> SyntheticData:
+    """The targets as texts of their own, whose lengths vary as those of the inputs."""
+    length = spec.target_length or spec.sequence_length
+    lengths = spec.lengths
+    if lengths is not None:
+        lengths = replace(lengths, mean=lengths.mean * length / spec.sequence_length)
+    return replace(spec, sequence_length=length, lengths=lengths)
 
 
 def _ragged_text(

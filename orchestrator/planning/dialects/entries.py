@@ -65,11 +65,14 @@ def entries_of(dialect: Dialect, content: Mapping[str, Any]) -> Iterator[KeyEntr
         yield KeyEntry(key=key, value=value, ours=ours, **asdict(reading))
 
 
+_COUNTS = ("micro_batch", "accumulation", "length", "target_length")
+
+
 def _uncertain(reading: Reading, value: Any) -> str:
     """Why nothing is taken from a key; empty: it is taken as it was read."""
     if reading.verdict is not Verdict.ASIDE and is_unset(value):
         return "an unresolved variable or expression of the shell, so it counts as not given"
-    counts = (reading.facts.get(fact, 0) for fact in ("micro_batch", "accumulation", "length"))
+    counts = (reading.facts.get(fact, 0) for fact in _COUNTS)
     return "" if all(type(count) is int for count in counts) else "no whole number"
 
 
@@ -109,6 +112,8 @@ def finished(
 
 _ELSEWHERE = {
     "data.synthetic.sequence_length": "data.file.max_length",
+    # A decoder reads a prompt with its answer.
+    "data.synthetic.target_length": "data.synthetic.sequence_length",
     "deepspeed": "axes.offload",
 }
 """Key of ours -> the one that decides the same where the data set is here, or a file is not."""

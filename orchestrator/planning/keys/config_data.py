@@ -68,6 +68,8 @@ class SyntheticSection(Section):
     """Share of padding among the tokens of a text."""
     lengths: LengthsSection | None = None
     """Texts of unequal length, at most sequence_length. Not together with padding."""
+    target_length: int | None = Field(default=None, ge=1)
+    """For seq2seq-lm: tokens of the target. Default: sequence_length, that of the input."""
     images: int = Field(default=1, ge=1)
     """For image-text-to-text: images in a sample. Their tokens are part of sequence_length."""
     image_size: int | None = Field(default=None, ge=1)

@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 from typing import Any
 
-from jobs.spec import SyntheticData, Task
+from jobs.spec import SyntheticData
 from jobs.techniques.hooks import service
 from orchestrator.planning.prechecks.data_file import SCANNED_BYTES
 from orchestrator.planning.prechecks.lengths import sequence_lengths
@@ -26,8 +26,9 @@ def image_problems(config: SweepConfig, configuration: ModelConfiguration) -> Ke
     data = config.data.synthetic
     if data is None:
         return
+    if config.model.task == "image-classification":
+        yield from _for_a_classifier(data, configuration)
     if config.model.task != TASK:
-        yield from _for_no_images(config.model.task, data, configuration)
         return
     if data.lengths is not None:
         at: KeyPath = ("data", "synthetic", "lengths")
@@ -43,22 +44,13 @@ def image_problems(config: SweepConfig, configuration: ModelConfiguration) -> Ke
     yield from _layout_problems(config, data, configuration)
 
 
-def _for_no_images(
-    task: Task, data: SyntheticData, configuration: ModelConfiguration
-) -> KeyProblems:
-    if data.images != 1:
-        yield ("data", "synthetic", "images"), f"is for the task {TASK} only"
-    classifies = task == "image-classification"
-    if classifies and configuration.model_type in _OTHER_INPUTS:
+def _for_a_classifier(data: SyntheticData, configuration: ModelConfiguration) -> KeyProblems:
+    if configuration.model_type in _OTHER_INPUTS:
         message = f"random images for {configuration.model_type} are not known: it takes "
         yield ("model", "architecture"), message + _OTHER_INPUTS[configuration.model_type]
-    if data.image_size is None:
-        return
-    at = ("data", "synthetic", "image_size")
     own = configuration.value("image_size")
-    if not classifies:
-        yield at, f"is for the tasks image-classification and {TASK} only"
-    elif own not in (None, data.image_size):
+    if data.image_size is not None and own not in (None, data.image_size):
+        at = ("data", "synthetic", "image_size")
         yield at, f"the model takes images of {own} pixels; change model.config.image_size"
 
 

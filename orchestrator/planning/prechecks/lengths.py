@@ -24,6 +24,8 @@ def sequence_lengths(config: SweepConfig) -> Iterator[Length]:
         # Without a tokenizer the file holds token ids, which stay as they are.
         if file is not None and file.tokenizer is not None:
             yield ("data", "file", "max_length"), file.max_length
+    if config.data.synthetic is not None and config.data.synthetic.target_length is not None:
+        yield ("data", "synthetic", "target_length"), config.data.synthetic.target_length
     yield from lengths_of_axis(config)
 
 

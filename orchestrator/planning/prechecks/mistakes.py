@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.spec import TrialSpec
+from jobs.spec import SyntheticData, Task, TrialSpec
+from jobs.tasks import SPEECH
 from jobs.techniques.hooks import service
 from orchestrator.planning.document import folder_of, read_document
 from orchestrator.planning.prechecks import checkpoints
@@ -23,7 +24,14 @@ from orchestrator.planning.prechecks.model_configuration import (
 from orchestrator.planning.prechecks.model_sizes import size_remarks
 from orchestrator.planning.prechecks.pairs import long_prompts, pair_problems, reads_pairs
 from orchestrator.planning.prechecks.sounds import sound_problems
-from orchestrator.planning.problems import ConfigError, KeyPath, KeyProblem, Problem, Remark
+from orchestrator.planning.problems import (
+    ConfigError,
+    KeyPath,
+    KeyProblem,
+    KeyProblems,
+    Problem,
+    Remark,
+)
 from orchestrator.planning.settings import SweepConfig
 
 
@@ -147,13 +155,30 @@ def _problems_of_data(config: SweepConfig, configuration: ModelConfiguration) ->
     yield from (Remark(("data", "file", *below), message) for below, message in problems)
 
 
+_TASKS_OF: Mapping[str, Sequence[Task]] = {
+    "images": ("image-text-to-text",),
+    "image_size": ("image-classification", "image-text-to-text"),
+    "seconds": SPEECH,
+    "target_length": ("seq2seq-lm",),
+}
+"""Key of random samples -> the tasks that it is for."""
+
+
+def _keys_of_other_tasks(config: SweepConfig, _: ModelConfiguration) -> KeyProblems:
+    for key, tasks in _TASKS_OF.items():
+        is_given = getattr(config.data.synthetic, key, None) != getattr(SyntheticData(), key)
+        if config.data.synthetic and is_given and config.model.task not in tasks:
+            kinds = "task" if len(tasks) == 1 else "tasks"
+            yield ("data", "synthetic", key), f"is for the {kinds} {' and '.join(tasks)} only"
+
+
 def _problems_of_text(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Remark]:
     if config.data.file is not None:
         yield from left_out_tools(config.data.file)
     if config.model.task == "image-classification":
         message = "images have no tokens: remove this axis; their size is in model.config"
         yield from (Remark(at, message) for at, _ in lengths_of_axis(config))
-    for problems in (image_problems, sound_problems):
+    for problems in (_keys_of_other_tasks, image_problems, sound_problems):
         yield from itertools.starmap(Remark, problems(config, configuration))
     if config.model.name_or_path is None:
         return  # ``load_config`` has checked the keys of an architecture

@@ -13,13 +13,9 @@ from orchestrator.planning.settings import SweepConfig
 def sound_problems(config: SweepConfig, configuration: ModelConfiguration) -> KeyProblems:
     """The problems of random sounds: the path of a key, and a sentence."""
     data, task = config.data.synthetic, config.model.task
-    if data is None:
+    if data is None or task not in SPEECH:
         return
     at = ("data", "synthetic")
-    if task not in SPEECH:
-        if data.seconds is not None:
-            yield (*at, "seconds"), f"is for the tasks {' and '.join(SPEECH)} only"
-        return
     for name in ("lengths", "padding"):
         if getattr(data, name):
             yield (*at, name), "random sounds and their transcripts have one length"

@@ -90,7 +90,8 @@ def _data(config: SweepConfig) -> str:
     length = synthetic.sequence_length
     if synthetic.lengths is not None:
         return f"{samples} of {synthetic.lengths.mean:g} tokens in the mean, at most {length}"
-    return f"{samples}{' in a text' if has_images else ''} of {length} tokens"
+    targets = synthetic.target_length and f" with targets of {synthetic.target_length}"
+    return f"{samples}{' in a text' if has_images else ''} of {length} tokens{targets or ''}"
 
 
 def _facts(plan: Plan, config: SweepConfig) -> Iterator[tuple[str, str]]:

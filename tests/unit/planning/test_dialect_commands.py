@@ -5,13 +5,16 @@ import json
 import pytest
 
 from orchestrator import init
+from orchestrator.planning.config import load_config
 from orchestrator.planning.dialects.registry import UnreadableFileError
 from orchestrator.planning.dialects.shell import commands
 from orchestrator.planning.dialects.translate import translated
 from orchestrator.planning.dialects.write_back.changed_file import changed_file
+from orchestrator.planning.prechecks.mistakes import check_files
 from orchestrator.reporting.verbs.translation import table
 
 CLM = "python run_clm.py --model_name_or_path gpt2 --block_size 64"
+SMALL = "--per_device_train_batch_size 2 --model_name_or_path"
 TRL = "trl sft --model_name_or_path gpt2 --per_device_train_batch_size 2"
 
 
@@ -294,3 +297,33 @@ def test_a_script_without_a_loop_here_is_refused_in_its_own_words(tmp_path, caps
 def test_variables_of_variables_fill_no_memory():
     (called,) = words("A=x\n" + "A=$A$A\n" * 50 + "x --n $A")
     assert len(" ".join(called)) < 2**16
+
+
+@pytest.mark.parametrize(
+    ("command", "model", "synthetic"),
+    [
+        ("python run_summarization.py", "google-t5/t5-base", {"length": 96, "target_length": 32}),
+        ("python qlora.py", "huggyllama/llama-7b", {"length": 128}),
+    ],
+)
+def test_target_is_a_part_of_what_a_decoder_alone_reads(command, model, synthetic, tmp_path):
+    lengths = "--max_source_length 96 --max_target_length 32 --per_device_train_batch_size 2"
+    result = read(tmp_path, f"{command} --model_name_or_path {model} {lengths}")
+    found = result.document["data"]["synthetic"]
+    assert found["sequence_length"] == synthetic["length"]
+    assert found.get("target_length") == synthetic.get("target_length")
+
+
+@pytest.mark.parametrize(
+    ("model", "task"),
+    [
+        ("openai/whisper-small", "speech-seq2seq"),
+        ("facebook/wav2vec2-large-xlsr-53", "speech-ctc"),
+        ("microsoft/wavlm-base", "speech-ctc"),
+    ],
+)
+def test_speech_model_has_a_transcript_that_fits_it(model, task, tmp_path):
+    result = read(tmp_path, f"python run_speech_recognition.py {SMALL} {model}")
+    assert result.document["model"]["task"] == task
+    assert not result.obstacles
+    check_files(load_config(result.document))

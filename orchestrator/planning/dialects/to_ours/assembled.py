@@ -11,6 +11,7 @@ from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours.model_shapes import ModelShape
 
 _IMAGES = "image-text-to-text"
+_WITH_TARGETS = "seq2seq-lm"
 IMAGE_SIZE = 448
 """Side of random images for models that take any: a multiple of the patches of the Qwen families,
 which are 28 and 32 pixels after merging."""
@@ -59,11 +60,15 @@ def local_file(given: Any, folder: Path) -> str | None:
 
 
 def _data(facts: Mapping[str, Any], task: str, shape: ModelShape) -> dict[str, Any]:
-    length = facts.get("length")
+    length, target = facts.get("length"), facts.get("target_length")
+    if target and task != _WITH_TARGETS:
+        length = (length or 0) + target
     if facts.get("file"):
         rows = {"path": facts["file"], "tokenizer": facts.get("model"), "max_length": length}
         return {"file": {key: value for key, value in rows.items() if value is not None}}
     synthetic: dict[str, Any] = {"sequence_length": length} if isinstance(length, int) else {}
+    if target and task == _WITH_TARGETS:
+        synthetic["target_length"] = target
     if task == _IMAGES and not _has_one_size(shape):
         pixels = facts.get("image_pixels", IMAGE_SIZE**2)
         size = facts.get("image_size") or math.isqrt(int(pixels))

@@ -15,6 +15,7 @@ _FACTS = {
     "model.task": "task",
     "axes.base": "quantized bits bnb",
     "data.synthetic.sequence_length": "length",
+    "data.synthetic.target_length": "target_length",
     "data": "data",
     "data.file": "file",
     "data.synthetic.image_size": "image_size image_pixels",

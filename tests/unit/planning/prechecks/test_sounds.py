@@ -9,6 +9,7 @@ from tests.support.config_files import config_of
 WHISPER = "model: {task: speech-seq2seq, architecture: whisper}\n"
 WAV2VEC2 = "model: {task: speech-ctc, architecture: wav2vec2}\n"
 PARAKEET = "model: {task: speech-ctc, architecture: parakeet_ctc}\n"
+BART = "model: {task: seq2seq-lm, architecture: bart}\n"
 LLAMA = "model: {task: causal-lm, architecture: llama}\n"
 
 
@@ -24,6 +25,8 @@ LLAMA = "model: {task: causal-lm, architecture: llama}\n"
         (WAV2VEC2, "sequence_length: 251", "10 seconds are 499 frames, and a transcript of 251"),
         (WAV2VEC2, "sequence_length: 26, seconds: 1", "1 seconds are 49 frames"),
         (PARAKEET, "sequence_length: 9", "random sounds for parakeet_ctc are not known"),
+        (LLAMA, "target_length: 3", "target_length: is for the task seq2seq-lm only"),
+        (BART, "target_length: 1025", "target_length: is 1025 tokens, and bart has positions"),
         (LLAMA, "seconds: 3", "seconds: is for the tasks speech-seq2seq and speech-ctc only"),
     ],
 )

@@ -51,6 +51,18 @@ def test_load_for_masked_language_models_predicts_some_tokens():
     assert np.array_equal(data["labels"][is_predicted], data["input_ids"][is_predicted])
 
 
+@pytest.mark.parametrize("lengths", [None, RowLengthDistribution(distribution="uniform", mean=16)])
+def test_load_makes_targets_of_their_own_length(lengths):
+    spec = SyntheticData(sequence_length=32, samples=50, target_length=8, lengths=lengths)
+    rows, _ = load(DataSpec(synthetic=spec), "seq2seq-lm", CONFIG, samples=None, seed=1)
+    inputs, targets = ([len(row) for row in rows[name]] for name in ("input_ids", "labels"))
+    assert 24 < max(inputs) <= 32
+    assert max(targets) == 8
+    assert (len(set(targets)) > 1) is (lengths is not None)
+    if lengths is not None:
+        assert np.mean(targets) == pytest.approx(np.mean(inputs) / 4, rel=0.2)
+
+
 @pytest.mark.parametrize(
     ("task", "architecture", "name", "shape"),
     [
