@@ -142,8 +142,8 @@ def _of_tiles(read: Read, side: int | None) -> ImageLayout:
 def _of_one_size(
     tokens: Callable[[Read], int], text_around: int, read: Read, side: int | None
 ) -> ImageLayout:
-    own = tokens(read)
     pixels = _number(read, "vision_config.image_size")
+    own = tokens(read)
     if side not in (None, pixels):
         raise ImageLayoutError(
             f"has images of {pixels} pixels a side, not {side}: leave out "
