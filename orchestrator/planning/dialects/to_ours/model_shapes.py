@@ -15,14 +15,6 @@ _FILE = Path(__file__).with_name("models.yaml")
 _SIZE = re.compile(r"(?<![a-z0-9.])(\d+x)?(\d+(?:[._]\d+)?)(b|m)(\d?)(?![a-z0-9])")
 """The parameters in an id: 8b, 1.5b, 1b5, 135m, 8x7b. Active parameters (a3b) are no such size."""
 
-_SEES = (
-    r"(?<![a-z])((?!wavlm)[a-z]*vlm?|\dv|vision|llava|pixtral|idefics|paligemma|molmo|omni|ovis|"
-    r"[a-z]*ocr|multimodal|moondream|fuyu|kosmos|florence|[a-z]*blip|janus|emu|chameleon|"
-    r"minicpm-[vo])(?![a-z])"
-)
-"""Words of an id whose model sees images."""
-_SOUND = r"(?<![a-z])(asr|tts|audio|speech)(?![a-z])"
-"""Words of an id whose model hears or speaks, whatever its family is."""
 _MIXTURE = r"\d+x\d|-a\d|moe|b-\d+e(?![a-z0-9])"
 """Words of an id whose model is a mixture of experts."""
 _IMAGES = "+images"
@@ -53,8 +45,8 @@ def shape_of(model_id: str, *, with_images: bool = False, hint: str = "") -> Mod
     name = _plain(model_id)
     # The folders of a checkpoint without a size in its name may say it.
     folders = model_id.lower().split("/")[-2::-1] if _size(name) is None else ()
-    whole = " ".join([name, hint, *folders])
-    with_images = with_images or re.search(_SEES, whole) is not None
+    whole = " ".join([name, hint, *(own for own in folders if _family(own) or _size(own))])
+    with_images = with_images or _says("sees", whole)
     rows = {key: row for key, row in _rows().items() if _takes_images(row) == with_images}
     if named := [key for key, row in rows.items() if _is_named(key, row, name)]:
         key = max(named, key=len)
@@ -84,7 +76,7 @@ def _nearest(name: str, rows: Mapping[str, list[Any]], *, is_any: bool) -> str |
     no known family is like a Llama."""
     size, is_mixture = _size(name), re.search(_MIXTURE, name) is not None
     family = _family(name) or ("any" if is_any and not is_mixture else None)
-    if size is None or family is None or re.search(_SOUND, name):
+    if size is None or family is None or _says("hears", name):
         return None
     own = [key for start in _starts(family) for key in rows if key.startswith(start)]
     kind = [key for key in own if _is_mixture(rows[key]) == is_mixture]
@@ -93,6 +85,11 @@ def _nearest(name: str, rows: Mapping[str, list[Any]], *, is_any: bool) -> str |
     near = [key for key in far if far[key] <= 2.0 and (kind or not is_mixture)]
     # Of two that are as near, the first of the family.
     return min(near, key=lambda key: round(far[key], 1), default=None)
+
+
+def _says(kind: str, name: str) -> bool:
+    """Whether a name has one of the table's words of a kind of model."""
+    return re.search(rf"(?<![a-z])({'|'.join(_table()[kind])})(?![a-z])", name) is not None
 
 
 def _takes_images(row: list[Any]) -> bool:
@@ -123,7 +120,7 @@ def _family(name: str) -> str | None:
 @functools.cache
 def _any_family() -> re.Pattern[str]:
     table = _table()
-    firsts = {found[0] for key in _rows() if (found := re.match("[a-z]{2,}|[a-z][0-9]", key))}
+    firsts = {found[0] for key in _rows() if (found := re.match("[a-z]{3,}|[a-z]+[0-9]?", key))}
     words = {*table["families"], *firsts.difference(table["general"])}
     longest_first = map(re.escape, sorted(words, key=len, reverse=True))
     any_word = "|".join([*table["others"], *longest_first])
