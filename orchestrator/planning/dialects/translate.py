@@ -196,8 +196,8 @@ def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     complete = {**facts, "file": local_file(facts.get("data"), folder)}
     if (given := complete.pop("deepspeed", None)) is not None:
         complete = {**vocabulary.of_deepspeed(given, folder), **complete}
-        if "optimizer" in complete.get("deepspeed", {}):
-            complete.pop("optimizer", None)  # DeepSpeed trains with its own
+        if vocabulary.has_own_optimizer(complete.get("deepspeed", {})):
+            complete.pop("optimizer", None)
     model = str(facts.get("model", ""))
     if model and (folder / model / "config.json").is_file():
         complete["model"] = str((folder / model).resolve())

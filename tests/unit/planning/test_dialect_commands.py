@@ -327,3 +327,21 @@ def test_speech_model_has_a_transcript_that_fits_it(model, task, tmp_path):
     assert result.document["model"]["task"] == task
     assert not result.obstacles
     check_files(load_config(result.document))
+
+
+@pytest.mark.parametrize(
+    ("deepspeed", "optimizer"),
+    [
+        ({"zero_optimization": {"stage": 2}}, "adamw_bnb_8bit"),
+        (
+            {"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "none"}}},
+            "adamw_bnb_8bit",
+        ),
+        ({"zero_optimization": {"stage": 2, "offload_optimizer": {"device": "cpu"}}}, None),
+        ({"optimizer": {"type": "AdamW"}}, None),
+    ],
+)
+def test_optimizer_that_deepspeed_replaces_is_left_out(deepspeed, optimizer, tmp_path):
+    (tmp_path / "zero.json").write_text(json.dumps(deepspeed))
+    script = f"{CLM} --per_device_train_batch_size 1 --optim adamw_bnb_8bit --deepspeed zero.json"
+    assert read(tmp_path, script).document["axes"].get("optimizer") == optimizer

@@ -97,6 +97,13 @@ def _of_content(content: Mapping[str, Any]) -> dict[str, Any]:
     return {**facts, "deepspeed": usable(content)}
 
 
+def has_own_optimizer(content: Mapping[str, Any]) -> bool:
+    """Whether DeepSpeed trains with an optimizer of its own: one that its configuration names, or
+    the one that computes on the CPU, by which accelerate replaces any other if it is offloaded."""
+    offload = (content.get("zero_optimization") or {}).get("offload_optimizer") or {}
+    return "optimizer" in content or offload.get("device", "none") != "none"
+
+
 def usable(content: Mapping[str, Any]) -> dict[str, Any]:
     """A DeepSpeed configuration in which the trial decides the batch and the precision."""
     kept = {key: value for key, value in content.items() if key not in _BATCH}
