@@ -76,7 +76,7 @@ def _predict(
 
         write_predictions(predictions.rows, options.output, gpu=predictions.gpu)
     if options.json:
-        cli.print_json(predictions.rows)
+        cli.print_json(predictions.to_json())
     else:
         print(predictions)
     if all(prediction.device is None for prediction in predictions.predictions):

@@ -171,6 +171,11 @@ class Predictions:
             values["cheapest"] = None if price is None else asdict(price)
         return rows
 
+    def to_json(self) -> list[dict[str, Any]]:
+        """``rows`` as ``--json`` prints them, with the choices as an object."""
+        pairs = zip(self.rows, self.predictions, strict=True)
+        return [{**values, "choices": dict(own.choices)} for values, own in pairs]
+
     def to_pandas(self) -> pandas.DataFrame:
         """One row per trial."""
         import pandas

@@ -154,7 +154,7 @@ class Run:
 
     def export(
         self,
-        candidate: Answer | Offer,
+        candidate: Answer | Offer | Configuration,
         folder: Path | str,
         *,
         epochs: float | None = None,
@@ -163,7 +163,7 @@ class Run:
         force: bool = False,
         say: Callable[[str], object] = lambda _: None,
     ) -> tuple[Path, ...]:
-        """Write the files to train ``candidate`` with, or the best of an answer. Returns their
+        """Write the files to train a configuration with, or the best of an answer. Returns their
         paths. ``own_file`` is a file of another trainer; a copy of it with the candidate's values
         is written, too, and ``say`` gets what it changes. ``report_to`` names the services that
         the training reports to.
@@ -174,9 +174,15 @@ class Run:
         """
         from orchestrator.export import export_candidate
 
-        best = candidate.best if isinstance(candidate, Answer) else candidate
-        if best is None:
-            raise ValueError("no measured configuration meets the constraints of this answer")
+        match candidate:
+            case Answer(best=None):
+                raise ValueError("no measured configuration meets the constraints of this answer")
+            case Answer(best=Offer() as best) | (Offer() as best):
+                pass
+            case Configuration():
+                best = as_measured(candidate)
+            case _:
+                raise TypeError(f"give an answer or one of run.configurations, not {candidate!r}")
         own = None if own_file is None else Path(own_file)
         carried: dict[str, Any] = {"epochs": epochs, "report_to": report_to, "say": say}
         return export_candidate(

@@ -15,6 +15,7 @@ from orchestrator.analysis.comparison.changes import Comparison
 from orchestrator.analysis.explanation.result import Explanation
 from orchestrator.api.predictions import Config, source_of
 from orchestrator.api.run import Answer, Run, load, local_folder
+from orchestrator.planning.problems import advice
 from orchestrator.storage.location import Location, location
 from orchestrator.units import duration_seconds, size_bytes
 
@@ -134,6 +135,10 @@ def _started(config: Config, measuring: Measuring, *, suffix: str = "") -> Itera
     from orchestrator.running.early_start import checked_config, early_start
     from orchestrator.running.options import VerbOptions
 
+    # A word such as dry_run, which only the command line knows, must not start a measurement.
+    known = list(Measuring.__annotations__)
+    if stray := next((name for name in measuring if name not in known), None):
+        raise TypeError(f"no option {stray}; {advice(stray, known)}")
     given: dict[str, Any] = {**measuring}
     time_budget = given.pop("time_budget", None)
     if time_budget is not None:

@@ -151,6 +151,7 @@ MIXTURE = {"num_experts": 4, "num_experts_per_tok": 2, "num_key_value_heads": 2}
 @pytest.mark.parametrize(
     ("task", "architecture", "config", "accumulation"),
     [
+        ("sequence-classification", "deberta-v2", {}, 1),
         ("token-classification", "bert", {}, 1),
         ("token-classification", "bert", {}, 4),
         ("masked-lm", "bert", {}, 1),

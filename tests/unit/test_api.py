@@ -93,6 +93,15 @@ def test_answer_is_exported_as_its_best(run, tmp_path):
         run.export(run.recommend(memory="1MiB"), tmp_path / "none")
 
 
+def test_configuration_of_the_frontier_is_exported(run, tmp_path):
+    fastest = run.frontier()[-1]
+    run.export(fastest, tmp_path)
+    arguments = yaml.safe_load((tmp_path / "training_arguments.yaml").read_text())
+    assert arguments["per_device_train_batch_size"] == fastest.micro_batch
+    with pytest.raises(TypeError, match=r"answer or one of run.*not 'a1b2'"):
+        run.export("a1b2", tmp_path)
+
+
 def test_load_is_there_after_importing_orchestrator_alone():
     code = f"import orchestrator; print(orchestrator.load({str(RUN)!r}).name, orchestrator.api)"
     assert python("-c", code, check=True).stdout
@@ -157,6 +166,16 @@ def test_run_plots_its_frontier(run, tmp_path):
     assert picture.save(tmp_path / "frontier.png").read_bytes() == picture.png
 
 
+@pytest.mark.parametrize("verb", [api.sweep, api.tune, api.batch_size])
+def test_option_that_python_does_not_have_starts_no_measurement(verb, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(TypeError, match="no option dry_run; valid choices: output, time_budget"):
+        verb(yaml.safe_load(TINY_CONFIG), dry_run=True)
+    with pytest.raises(TypeError, match='no option time_bugdet; did you mean "time_budget"'):
+        verb(yaml.safe_load(TINY_CONFIG), time_bugdet="1m")
+    assert not list(tmp_path.iterdir())
+
+
 def test_sweep_of_a_wrong_configuration_raises_before_anything_runs(tmp_path):
     from orchestrator.planning.config import ConfigError
 
@@ -195,4 +214,5 @@ def test_predict_returns_the_predictions_of_a_plan(memory, tmp_path):
     predicted = api.predict(tmp_path / "mini.yaml", memory=memory)
     assert "11GiB" in repr(predicted)
     assert len(predicted.to_pandas()) == len(predicted) == 1
+    assert isinstance(predicted.to_json()[0]["choices"]["micro_batch"], int)
     assert "the smallest card" in repr(predicted)

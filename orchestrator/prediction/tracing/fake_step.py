@@ -156,6 +156,10 @@ class FakeStep:
                 model = change(model, spec.task, self._arguments)
         if self.spec.settings.deepspeed is not None:
             model.to(autocast_dtype(self.spec) or torch.float32)  # as the engine does
+        config = model.config
+        if spec.task == "sequence-classification" and config.num_labels > 1:
+            # As most models say themselves; DeBERTa first asks which rows have a label: all have.
+            config.problem_type = config.problem_type or "single_label_classification"
         return model
 
     def micro_batches(

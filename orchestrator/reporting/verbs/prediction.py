@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from jobs.anatomy_record import KINDS
 from orchestrator.labels import label
 from orchestrator.reporting.terminal.safe_text import visible
-from orchestrator.units import GIB, MIB, number
+from orchestrator.units import GIB, number
 
 if TYPE_CHECKING:
     from orchestrator.prediction.prediction import Bounds, Figure, Prediction
@@ -42,7 +42,7 @@ def table(
     if not predictions:
         return "no trials"
     cards = " ".join(f"{card:>7}" for card in predictions[0].cards)
-    header = f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval)':>22}"
+    header = f"{'trial':<12}  {'allocated':>9}  {'reserved':>8}  {'device (interval) GiB':>22}"
     lines = [heading(evaluates=evaluates), f"{header}  {cards} GB"]
     for prediction, time in itertools.zip_longest(predictions, times):
         lines += _trial_lines(prediction, label(prediction.choices, axes))
@@ -122,8 +122,9 @@ def _trial_lines(prediction: Prediction, words: str) -> Iterator[str]:
         trial = f"a trial of a few steps: device {_device(prediction.trial_device)}"
         yield f"{'':<12}  over the epoch's own order, {epoch}; {trial}"
     sizes = sorted(prediction.anatomy.items(), key=lambda size: -size[1])
-    parts = [f"{kind} {_gib(nbytes)}" for kind, nbytes in sizes if nbytes >= MIB]
-    yield f"{'':<12}  at the peak: {', '.join(parts)}"
+    parts = [f"{kind} {_gib(nbytes)}" for kind, nbytes in sizes if _gib(nbytes) != _gib(0)]
+    if parts:
+        yield f"{'':<12}  at the peak: {', '.join(parts)}"
 
 
 def _decision(prediction: Prediction) -> str:
