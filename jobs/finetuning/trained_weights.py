@@ -92,6 +92,10 @@ def trained_weights(
             f"{type(model).__name__} does not support these patterns of trainable: no parameter "
             f"has a match of {sorted(without_match)}"
         )
+    for part in model.modules():
+        freeze: Any = getattr(part, "_freeze_parameters", None)
+        if freeze is not None and not any(own.requires_grad for own in part.parameters()):
+            freeze()  # else it keeps what it computes of a sound for gradients that nothing needs
     # transformers 5.23 renamed the argument; this is the new name, then the old one.
     checkpointing = (
         getattr(arguments, "activation_checkpointing_kwargs", None)

@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from packaging.version import Version
 
 from jobs.errors import UnsupportedError
-from jobs.spec import TrialSpec
+from jobs.spec import Task, TrialSpec
+from jobs.tasks import SPEECH
 
 
 def check(requirements: Iterable[str], spec: TrialSpec) -> None:
@@ -216,12 +217,22 @@ def _fsdp2(_: str, spec: TrialSpec) -> str:
     return ""
 
 
+_OTHER_INPUTS: Mapping[Task, str] = {
+    "image-classification": "an image",
+    **dict.fromkeys(SPEECH, "a sound"),
+}
+
+
+def _tokens(_: str, spec: TrialSpec) -> str:
+    if given := _OTHER_INPUTS.get(spec.model.task):
+        return f"it is for rows of tokens, and this model's input is {given}"
+    return ""
+
+
 def _text_task(_: str, spec: TrialSpec) -> str:
-    if spec.model.task == "image-classification":
-        return "virtual tokens are put before a text, and this model's input is an image"
     if spec.model.task == "image-text-to-text":
         return "virtual tokens would shift the positions at which the model expects its images"
-    return ""
+    return _tokens("", spec)
 
 
 def _virtual_tokens(count: str, spec: TrialSpec) -> str:
@@ -262,6 +273,7 @@ _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "hub_kernel:": _hub_kernel,
     "hub_layers": _hub_layers,
     "text_task": _text_task,
+    "tokens": _tokens,
     "virtual_tokens:": _virtual_tokens,
     "several_gpus": _several_gpus,
     "fsdp2": _fsdp2,

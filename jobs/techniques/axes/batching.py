@@ -26,6 +26,7 @@ BATCHING = Axis(
         "group_by_length": Variant(
             doc="Rows of similar length in one batch: less padding, but another order of the data",
             training_arguments={"train_sampling_strategy": "group_by_length"},
+            requires=("tokens",),
             numerical_effect="training",
             traits=("trainer_batches",),
         ),

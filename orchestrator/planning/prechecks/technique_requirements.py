@@ -141,6 +141,7 @@ def _unless(fact: str, sentence: str) -> Callable[[str, TrialSpec], str]:
 _ANSWERS: Mapping[str, Callable[[str, TrialSpec], str]] = {
     "task:": unmet_reason,
     "text_task": unmet_reason,
+    "tokens": unmet_reason,
     "several_gpus": unmet_reason,
     "virtual_tokens:": _virtual_tokens,
     "no_attention_dropout": _attention_dropout,

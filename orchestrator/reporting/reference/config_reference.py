@@ -25,6 +25,7 @@ _REQUIREMENTS: Mapping[str, str] = {
     "no_attention_dropout": "a model without attention dropout",
     "experts": "a mixture of experts",
     "text_task": "a model of text",
+    "tokens": "rows of tokens",
     "several_gpus": "`resources.gpus_per_trial` above 1",
     "fsdp2": "GPUs",
     "hub_layers": "a model whose layers have kernels on the Hub",

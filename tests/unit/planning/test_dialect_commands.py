@@ -1,6 +1,7 @@
 """Commands of shell scripts, and files that name others, as ``init --from`` reads them."""
 
 import json
+import re
 
 import pytest
 
@@ -345,3 +346,29 @@ def test_optimizer_that_deepspeed_replaces_is_left_out(deepspeed, optimizer, tmp
     (tmp_path / "zero.json").write_text(json.dumps(deepspeed))
     script = f"{CLM} --per_device_train_batch_size 1 --optim adamw_bnb_8bit --deepspeed zero.json"
     assert read(tmp_path, script).document["axes"].get("optimizer") == optimizer
+
+
+@pytest.mark.parametrize(
+    ("key", "model", "trained", "frozen"),
+    [
+        (
+            "freeze_feature_encoder",
+            "facebook/wav2vec2-base",
+            "encoder.",
+            "feature_extractor.",
+        ),
+        (
+            "freeze_encoder",
+            "openai/whisper-small",
+            "model.decoder.",
+            "model.encoder.",
+        ),
+    ],
+)
+def test_frozen_part_of_a_speech_model_is_not_trained(key, model, trained, frozen, tmp_path):
+    script = f"python run_speech_recognition.py {SMALL} {model} --group_by_length --{key}"
+    axes = read(tmp_path, f"{script} True").document["axes"]
+    [pattern] = axes["trainable"]["matching"]["patterns"]
+    assert (bool(re.search(pattern, trained)), bool(re.search(pattern, frozen))) == (True, False)
+    assert "batching" not in axes
+    assert "trainable" not in read(tmp_path, f"{script} False").document["axes"]

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from jobs.tasks import SPEECH
 from orchestrator.planning.dialects.to_ours.facts import Facts, below
 
 COMPILE_MODES: Mapping[str, str] = {
@@ -168,6 +169,8 @@ def _offload(facts: Facts) -> str | None:
 
 
 def _batching(facts: Facts) -> Any:
+    if facts.get("task") in SPEECH:
+        return None  # random sounds have one length
     # Random rows are full already.
     is_packed = facts.get("packed") is True and facts.get("file")
     return "packed_whole_rows" if is_packed else facts.get("packing")

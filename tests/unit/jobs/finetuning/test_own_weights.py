@@ -7,6 +7,7 @@ from typing import Any
 import peft
 import pytest
 import torch
+import transformers
 
 from jobs.errors import classify
 from jobs.finetuning.muon import muon
@@ -42,6 +43,15 @@ def test_trained_weights_are_those_that_a_pattern_matches_anywhere():
     model(input_ids=TOKENS, labels=TOKENS).loss.backward()
     with_gradients = {name for name, item in model.named_parameters() if item.grad is not None}
     assert with_gradients == trained_names(model)
+
+
+def test_frozen_feature_encoder_saves_nothing_of_the_sound():
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+    config = transformers.Wav2Vec2Config(**sizes, intermediate_size=16, conv_dim=[8] * 7)
+    model = transformers.Wav2Vec2ForCTC(config).train()
+    trained_weights(model, "speech-ctc", ARGUMENTS, patterns=[r"^(?!.*feature_extractor\.)"])
+    features = model.wav2vec2.feature_extractor(torch.randn(1, 4000))
+    assert not features.requires_grad
 
 
 def test_trained_weights_below_reentrant_checkpointing_get_gradients():
