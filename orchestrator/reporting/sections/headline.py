@@ -12,8 +12,9 @@ from orchestrator.units import memory, number
 
 
 def make(dataset: Dataset) -> Content | None:
-    """A sentence with the gain of the pick, in the smallest budget that the baseline fits, too.
-    Without such a budget, in the smallest that anything fits; without budgets, of all."""
+    """A sentence with the gain of the pick, in the smallest budget that the baseline fits, too, or
+    in which the pick is faster all the same. Without such a budget, in the smallest that anything
+    fits; without budgets, of all."""
     shown, results = _shown(dataset), dataset.main
     if results is None or shown is None:
         return None
@@ -25,7 +26,7 @@ def make(dataset: Dataset) -> Content | None:
     text = f"{headline(gain)}, by {which}: {label}. {comparison(dataset, gain)}."
     if gain.is_default:
         text = f"The techniques of the baseline are {which}: {label}."
-    elif not _default_fits(shown):
+    elif not _compares(shown):
         speed = number(pick.configuration.samples_per_second)
         text = (
             f"{speed} samples/s in {memory(pick.memory_bytes)}, by {which}: {label}. The baseline "
@@ -36,7 +37,7 @@ def make(dataset: Dataset) -> Content | None:
 
 def _shown(dataset: Dataset) -> tuple[int | None, Offer, Gain] | None:
     compared = list(_compared(dataset))
-    return next(filter(_default_fits, compared), next(iter(compared), None))
+    return next(filter(_compares, compared), next(iter(compared), None))
 
 
 def _compared(dataset: Dataset) -> Iterator[tuple[int | None, Offer, Gain]]:
@@ -52,9 +53,10 @@ def _compared(dataset: Dataset) -> Iterator[tuple[int | None, Offer, Gain]]:
             yield budget, pick, gain
 
 
-def _default_fits(compared: tuple[int | None, Offer, Gain]) -> bool:
+def _compares(compared: tuple[int | None, Offer, Gain]) -> bool:
     budget, _, gain = compared
-    return budget is None or gain.default.memory_bytes <= budget
+    # What is faster in less memory is a gain, whether or not the baseline fits.
+    return budget is None or gain.default.memory_bytes <= budget or gain.speed_ratio >= 1
 
 
 def first_budget(dataset: Dataset) -> int | None:

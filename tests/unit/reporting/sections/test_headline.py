@@ -43,6 +43,8 @@ def runs() -> Iterator[tuple[str, list[TrialRecord], Sequence[int]]]:
     yield "the default is the fastest in the smallest budget that it fits", three, [3, 9, 40]
     yield "another is the fastest in that budget", three, [3, 40]
     yield "budgets that the default does not fit, one that nothing fits", three, [1, 3]
+    larger = [default, at("bf16", 2000, 500.0)]
+    yield "budgets that the default does not fit, and a faster one does", larger, [3]
     yield "no budgets", three, []
     other_batch = [at("fp32", 8000, 100.0, 1), at("bf16", 8000, 500.0, 6), at("bf16", 7000, 100, 1)]
     yield "the default was measured at another batch", other_batch, []
