@@ -76,9 +76,23 @@ def test_page_compares_nothing_with_a_baseline_that_does_not_fit(browser, tmp_pa
     path = write_run(tmp_path, records, budgets=[2**33, 2**34])
     publish(path)
     with opened(browser, path / "report.html") as page:
-        assert page.locator("#decision .gain").inner_text() == "The baseline does not fit"
-        page.get_by_role("button", name="16 GiB", exact=True).click()
+        # As the summary in words: in the smallest budget that the baseline fits, too.
         assert "baseline are the fastest" in page.locator("#decision .gain").inner_text()
+        page.get_by_role("button", name="8 GiB", exact=True).click()
+        assert page.locator("#decision .gain").inner_text() == "Fits where the baseline does not"
+
+
+def test_budget_far_above_all_points_leaves_them_the_whole_map(browser, tmp_path):
+    records = [make_record(memory_mib=size, speed=size, micro_batch=size) for size in (40, 100)]
+    publish(write_run(tmp_path, records, budgets=[72 * 2**20, 2**33]))
+    with opened(browser, tmp_path / "report.html") as page:
+        page.get_by_role("button", name="any", exact=True).click()
+        frame, (x, _) = page.locator("#chart").bounding_box(), ring(page)
+        assert x > frame["x"] + 0.7 * frame["width"]
+        assert "72 MiB" in page.locator("#chart").inner_text()
+        assert "8 GiB" not in page.locator("#chart").inner_text()
+        page.get_by_role("button", name="72 MiB", exact=True).click()
+        assert "--memory 72MiB " in page.locator("#command").inner_text()
 
 
 def test_slider_moves_the_decision_and_the_command_agrees(page, capsys):

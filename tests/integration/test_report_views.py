@@ -92,7 +92,7 @@ def test_link_reopens_the_same_view(browser, bert):
 )
 def test_link_with_nonsense_opens_the_usual_view(browser, bert, hash):
     with opened(browser, bert, hash=hash) as page:
-        assert "Fastest in 16 GiB" in page.locator("#decision").inner_text()
+        assert "Fastest in 24 GiB" in page.locator("#decision").inner_text()
         assert page.locator("#table tbody tr").count() > 5
 
 

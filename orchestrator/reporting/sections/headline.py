@@ -14,11 +14,10 @@ from orchestrator.units import memory, number
 def make(dataset: Dataset) -> Content | None:
     """A sentence with the gain of the pick, in the smallest budget that the baseline fits, too.
     Without such a budget, in the smallest that anything fits; without budgets, of all."""
-    compared = list(_compared(dataset))
-    results = dataset.main
-    if results is None or not compared:
+    shown, results = _shown(dataset), dataset.main
+    if results is None or shown is None:
         return None
-    budget, pick, gain = next(filter(_default_fits, compared), compared[0])
+    budget, pick, gain = shown
     which = "the fastest of all" if budget is None else f"the fastest in {memory(budget)}"
     if budget is None and len(results.fronts) > 1:
         which = "the fastest with the same training recipe"
@@ -26,13 +25,18 @@ def make(dataset: Dataset) -> Content | None:
     text = f"{headline(gain)}, by {which}: {label}. {comparison(dataset, gain)}."
     if gain.is_default:
         text = f"The techniques of the baseline are {which}: {label}."
-    elif not _default_fits((budget, pick, gain)):
+    elif not _default_fits(shown):
         speed = number(pick.configuration.samples_per_second)
         text = (
             f"{speed} samples/s in {memory(pick.memory_bytes)}, by {which}: {label}. The baseline "
             f"fits no budget. {comparison(dataset, gain)}."
         )
     return Content(title="", text=(text,))
+
+
+def _shown(dataset: Dataset) -> tuple[int | None, Offer, Gain] | None:
+    compared = list(_compared(dataset))
+    return next(filter(_default_fits, compared), next(iter(compared), None))
 
 
 def _compared(dataset: Dataset) -> Iterator[tuple[int | None, Offer, Gain]]:
@@ -54,7 +58,10 @@ def _default_fits(compared: tuple[int | None, Offer, Gain]) -> bool:
 
 
 def first_budget(dataset: Dataset) -> int | None:
-    """The run's smallest budget in bytes that anything fits, if any; None if it names none."""
+    """That of the sentence, in bytes. Without a gain, the run's smallest that anything fits, if
+    any; None if it names none."""
+    if (shown := _shown(dataset)) is not None:
+        return shown[0]
     named = sorted(dataset.run.budgets)
     if dataset.main is not None:
         ranking = dataset.main.rankings.under(Constraints())

@@ -9,6 +9,7 @@ from orchestrator import init
 from orchestrator.planning.config import load_config
 from orchestrator.planning.dialects.registry import UnreadableFileError
 from orchestrator.planning.dialects.shell import commands
+from orchestrator.planning.dialects.trainers.tables import Verdict
 from orchestrator.planning.dialects.translate import translated
 from orchestrator.planning.dialects.write_back.changed_file import changed_file
 from orchestrator.planning.prechecks.mistakes import check_files
@@ -313,6 +314,28 @@ def test_target_is_a_part_of_what_a_decoder_alone_reads(command, model, syntheti
     found = result.document["data"]["synthetic"]
     assert found["sequence_length"] == synthetic["length"]
     assert found.get("target_length") == synthetic.get("target_length")
+
+
+def test_arguments_of_examples_that_name_rows_are_read_or_left_aside(tmp_path):
+    (tmp_path / "news.jsonl").write_text('{"article": "a b", "highlights": "a"}\n')
+    given = (
+        "--train_file news.jsonl --text_column article --summary_column highlights "
+        "--source_prefix 'short: ' --predict_with_generate --generation_max_length 60 "
+        "--max_eval_samples 9 --ignore_mismatched_sizes"
+    )
+    result = read(tmp_path, f"python run_summarization.py {SMALL} google-t5/t5-small {given}")
+    columns = {"text": "article", "target": "highlights"}
+    assert result.document["data"]["file"]["columns"] == columns
+    assert not [one.key for one in result.entries if one.verdict is Verdict.UNKNOWN]
+
+
+@pytest.mark.parametrize(
+    ("model", "seconds"),
+    [("facebook/wav2vec2-base", 17.5), ("google-t5/t5-small", None)],
+)
+def test_duration_is_that_of_sounds_alone(model, seconds, tmp_path):
+    result = read(tmp_path, f"python run.py {SMALL} {model} --max_duration_in_seconds 17.5")
+    assert result.document["data"]["synthetic"].get("seconds") == seconds
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from jobs.tasks import SPEECH
 from jobs.techniques.hooks import service
 from orchestrator.planning.dialects.to_ours import chosen_axes
 from orchestrator.planning.dialects.to_ours import facts as vocabulary
@@ -65,10 +66,13 @@ def _data(facts: Mapping[str, Any], task: str, shape: ModelShape) -> dict[str, A
         length = (length or 0) + target
     if facts.get("file"):
         rows = {"path": facts["file"], "tokenizer": facts.get("model"), "max_length": length}
+        rows["columns"] = vocabulary.below(facts, "columns") or None
         return {"file": {key: value for key, value in rows.items() if value is not None}}
     synthetic: dict[str, Any] = {"sequence_length": length} if isinstance(length, int) else {}
     if target and task == _WITH_TARGETS:
         synthetic["target_length"] = target
+    if "seconds" in facts and task in SPEECH:
+        synthetic["seconds"] = facts["seconds"]
     if task == _IMAGES and not _has_one_size(shape):
         pixels = facts.get("image_pixels", IMAGE_SIZE**2)
         size = facts.get("image_size") or math.isqrt(int(pixels))

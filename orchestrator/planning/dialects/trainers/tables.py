@@ -151,8 +151,8 @@ REASONS: Mapping[str, str] = {
     "SEVERAL_GPUS": "it splits layers or sequences among GPUs; the axis sharding shares states",
     "LOGS": "changes neither memory nor speed",
     "TOKENS": "the rows are random, so no tokenizer reads them",
-    "DATA": "the rows are random and as long as the sequence length, because the data set is not "
-    "here",
+    "DATA": "the rows are those of the data set if it is a file here, and else random ones of the "
+    "sequence length",
     "AS_PAIRS": "classification of two rows for each pair, which the micro-batch counts",
 }
 

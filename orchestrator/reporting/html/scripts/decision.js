@@ -28,6 +28,7 @@ const asked = (environment) => {
 };
 
 const NOT_HERE = "Not in this page: the command below answers it";
+const ONLY_THIS_FITS = "Fits where the baseline does not";
 const verdict = (environment, steps, decision) => {
   const question = element("span", {}, asked(environment));
   if (decision === null) {
@@ -37,7 +38,7 @@ const verdict = (environment, steps, decision) => {
   // What is faster in less memory is a gain, whether or not the baseline fits.
   const compares = decision.faster || !isBounded() || decision.defaultMemory <= budget();
   // A number and its sign stay on one line.
-  const gain = compares ? decision.gain.replace(/ (?=[%×])/g, "\u00a0") : "The baseline does not fit";
+  const gain = compares ? decision.gain.replace(/ (?=[%×])/g, "\u00a0") : ONLY_THIS_FITS;
   const sign = element("b", { class: decision.faster ? "gain" : "gain slower" }, gain);
   return element("p", {},
     ...(gain ? [sign] : []), question, element("strong", {}, decision.label),
@@ -130,9 +131,14 @@ const quoted = (path) => {
 };
 export const runFolder = quoted(folder().replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Zl}\p{Zp}]/gu, ""));
 
-const commandOf = (size) => [
+// A size as the command reads it, to a millionth of its unit.
+const exact = (bytes) => {
+  const [unit, name] = bytes < GIB ? [2 ** 20, "MiB"] : [GIB, "GiB"];
+  return `${Number((bytes / unit).toFixed(6))}${name}`;
+};
+const command = () => [
   "python -m orchestrator.recommend", runFolder,
-  ...(isBounded() ? [`--memory ${size}GiB`] : []),
+  ...(isBounded() ? [`--memory ${exact(budget())}`] : []),
   ...(state.batch ? [`--effective-batch ${state.batch}`] : []),
   ...(state.objective === speed || isUnpriced() ? [] : [`--objective ${state.objective}`]),
   ...(state.price ? [`--price-per-hour ${state.price}`] : []),
@@ -156,7 +162,7 @@ const commandNotes = () => {
 
 const showCommand = () => {
   const gib = Number((budget() / GIB).toFixed(6));
-  byId("command").textContent = commandOf(gib);
+  byId("command").textContent = command();
   byId("command-notes").textContent = commandNotes();
   const size = isBounded() ? gib : Math.ceil(span()[1] / GIB);
   for (const place of document.querySelectorAll(".budget-gib")) place.textContent = String(size);

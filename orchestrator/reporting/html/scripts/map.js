@@ -25,13 +25,16 @@ const coordinates = (points) => Object.fromEntries(["x", "y"].map((axis) => {
 const budgets = () =>
   [...new Set(environments().flatMap((environment) => data.environments[environment].budgets))];
 
-// An axis from zero, or from its least where it is logarithmic; budgets that the run names are in.
+// An axis from zero, or from its least where it is logarithmic. Budgets that the run names are in,
+// but for those so far above all points that these would lie in a corner.
 const axisOf = (axis, shown) => {
   const name = state[axis];
   const isMemory = name === "memory_bytes";
   const log = state[`log-${axis}`] === "1";
   const [unit, unitName] = unitOf(name);
-  const inside = isMemory && data.budget !== null ? budgets().map((bytes) => bytes / unit) : [];
+  const named = isMemory && data.budget !== null ? budgets().map((bytes) => bytes / unit) : [];
+  const last = shown.reduce((high, each) => Math.max(high, each), 0);
+  const inside = last ? named.filter((size) => size <= 2 * last) : named;
   const [least, most] = [...shown, ...inside].reduce(([low, high], each) =>
     [Math.min(low, each), Math.max(high, each)], [Infinity, 0]);
   const range = log ? [least / 1.2, most * 1.2] : [0, most * 1.08 || 1];
@@ -74,8 +77,9 @@ const memoryAxis = () => ["x", "y"].find((axis) => state[axis] === "memory_bytes
 const budgetLines = (x, y) => {
   const axis = memoryAxis();
   if (axis === undefined) return [[], []];
-  const sizes = budgets().sort((a, b) => a - b);
   const at = (bytes) => bytes / unitOf("memory_bytes")[0];
+  const most = (axis === "x" ? x : y).range[1];
+  const sizes = budgets().filter((bytes) => at(bytes) <= most).sort((a, b) => a - b);
   const marks = sizes.map((bytes) => ({
     kind: "rule", axis, at: at(bytes), attributes: { stroke: accent, "stroke-opacity": 0.45 },
   }));
