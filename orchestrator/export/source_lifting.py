@@ -3,6 +3,7 @@
 import ast
 import functools
 import inspect
+import itertools
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -40,7 +41,27 @@ def lifted(function: Callable[..., Any]) -> Code:
     # One statement may define several of the names, but must be written only once.
     by_line = {definitions[name].lineno: definitions[name] for name in needed}
     sources = (ast.get_source_segment(text, by_line[line]) or "" for line in sorted(by_line))
-    return Code("\n\n\n".join(sources))
+    return Code("\n\n\n".join(map(_without_annotations, sources)))
+
+
+def _without_annotations(source: str) -> str:
+    """The source without the types of its functions, whose names another file does not import."""
+    text = source.encode()
+    begins = [0, *itertools.accumulate(map(len, text.splitlines(keepends=True)))]
+    spans = []
+    for node in ast.walk(ast.parse(source)):
+        kind = getattr(node, "annotation", None) or getattr(node, "returns", None)
+        if not isinstance(node, (ast.arg, ast.FunctionDef)) or kind is None:
+            continue
+        begin = begins[kind.lineno - 1] + kind.col_offset
+        end = begins[kind.end_lineno - 1] + kind.end_col_offset
+        # An equal sign has spaces only beside an annotation.
+        has_default = isinstance(node, ast.arg) and text.startswith(b" = ", end)
+        mark = b":" if isinstance(node, ast.arg) else b" ->"
+        spans.append((text.rindex(mark, 0, begin), end + 3 * has_default, b"=" * has_default))
+    for begin, end, instead in sorted(spans, reverse=True):
+        text = text[:begin] + instead + text[end:]
+    return text.decode()
 
 
 @functools.cache
@@ -98,7 +119,8 @@ spec/model_and_data.py tasks.py trial/data/collators.py trial/data/row_lengths.p
 trial/sound_shapes.py trial/data/synthetic.py
 """
 """Those that draw random samples of one text, one image or one sound."""
-_HEAD = '''"""Rows and batches as they were measured; `train.py` imports this file."""
+_HEAD = '''# ruff: noqa
+"""Rows and batches as they were measured; `train.py` imports this file."""
 
 from __future__ import annotations
 

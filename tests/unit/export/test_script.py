@@ -1,6 +1,8 @@
 """train.py and README.md: what they say, and that a hostile spec cannot write code into them."""
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 
@@ -119,3 +121,35 @@ def test_readme_says_whether_the_trial_evaluated(tiny_spec):
     ):
         spec = tiny_spec(evaluate_and_save=evaluates)
         assert f"The measured trial {words}" in readme(spec, "a test", {}, [])
+
+
+LLAMA = ModelSpec(task="causal-lm", architecture="llama")
+TECHNIQUES = [
+    {},
+    {"loop": "accelerate", "batching": "packed_whole_rows"},
+    {"loop": "trl_sft"},
+    {"loop": "trl_dpo", "adapter": "lora_r8", "base": "bnb_4bit"},
+    {"batching": "padding_free", "attention": "unmasked"},
+    {"compile": "inductor_regional", "loss": "chunked", "optimizer": "muon"},
+    {"loss": "cce", "kernels": "liger", "activations": "checkpoint_selective"},
+    {"offload": "zero2", "activations": "checkpoint_offload"},
+]
+
+
+@pytest.mark.parametrize("choices", TECHNIQUES, ids=str)
+def test_ruff_finds_nothing_in_a_script(choices, tiny_spec, tmp_path):
+    spec = dataclasses.replace(tiny_spec(choices), model=LLAMA)
+    codes = {"plain": None}
+    if "loop" not in choices:
+        codes |= {
+            "collator": UserCode(collator="mine:collate"),
+            "entry": UserCode(entry="mine:make"),
+        }
+    for name, own in codes.items():
+        (tmp_path / name).mkdir()
+        text = train_script(dataclasses.replace(spec, own_code=own), "a test")
+        (tmp_path / name / "train.py").write_text(text)
+        (tmp_path / name / "measured_data.py").touch()
+        ruff = [sys.executable, "-m", "ruff", "check", "--isolated", "--no-cache", "train.py"]
+        found = subprocess.run(ruff, cwd=tmp_path / name, capture_output=True, text=True)
+        assert found.returncode == 0, found.stdout
