@@ -144,7 +144,9 @@ def _column_problems(
             yield lacks_column(data, inputs[0], hint=alternative)
     elif _sources(columns) == ["prompt"] and "completion" not in columns:
         yield lacks_column(data, "completion")
-    if task in _NEED_LABELS and not {"labels", "label", "label_ids"} & columns.keys():
+    elif task == "seq2seq-lm" and _sources(columns) == ["text"] and "target" not in columns:
+        yield lacks_column(data, "target", f"{task} ")
+    if task in (*_NEED_LABELS, *SPEECH) and not {"labels", "label", "label_ids"} & columns.keys():
         yield lacks_column(data, "labels", f"{task} ")
 
 

@@ -48,3 +48,18 @@ def test_file_of_sounds_needs_what_the_feature_extractor_makes(tmp_path):
     with pytest.raises(ConfigError) as error:
         check_files(config_of(tmp_path, f"{WHISPER}data: {{file: {{path: rows.jsonl}}}}\n"))
     assert "needs a column input_features; the file has text" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("model", "row", "needed"),
+    [
+        (WHISPER, '{"input_features": [[0.1]]}', "speech-seq2seq needs a column labels"),
+        (BART, '{"text": "a", "summary": "b"}', "seq2seq-lm needs a column target"),
+    ],
+)
+def test_file_of_pairs_needs_its_second_column(model, row, needed, tmp_path):
+    (tmp_path / "rows.jsonl").write_text(f"{row}\n")
+    given = "data: {file: {path: rows.jsonl, tokenizer: .}}\n"
+    with pytest.raises(ConfigError) as error:
+        check_files(config_of(tmp_path, f"{model}{given}"))
+    assert needed in str(error.value)
