@@ -94,7 +94,7 @@ class _SweepVerb:
         if self.options.as_json:
             document = {**to_json(planned, self.config), "model": facts.to_json()}
             if predicted is not None:
-                document["predicted"] = predicted.rows
+                document["predicted"] = predicted.to_json()
             cli.print_json(document)
             return status
         print(describe(planned, self.config, facts.lines()))

@@ -62,7 +62,8 @@ def trials_with_ids(trials: Sequence[TrialSpec], prefixes: Sequence[str]) -> lis
     has."""
     for prefix in prefixes:
         if not any(trial.trial_id.startswith(prefix) for trial in trials):
-            raise ValueError(f"no trial {prefix} in this plan; without an id all are predicted")
+            why = "a plan for machines without a GPU has other ids; without an id all are predicted"
+            raise ValueError(f"no trial {prefix} in this plan; {why}")
     return [trial for trial in trials if trial.trial_id.startswith(tuple(prefixes) or "")]
 
 

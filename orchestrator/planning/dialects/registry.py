@@ -53,6 +53,8 @@ def read_file(path: Path) -> list[Source]:
             raise UnreadableFileError(str(error)) from None
         code = "" if path.suffix == ".sh" else "\n".join(one[1] for one in _CODE.findall(text))
         found = found or _of_command(code) or _of_command(text)
+    if not found and path.suffix == ".sh":  # a command that ends with a colon reads as a key
+        found = _of_command(path.read_text(encoding="utf-8"))
     if not found:
         if path.suffix in (".py", ".ipynb"):
             how = "write its arguments with TrainingArguments.to_json_string(), and give that file"

@@ -1,6 +1,7 @@
 """The summary printed at the end of a run: short sections, then the paths of the files."""
 
 import json
+import shlex
 import sys
 from collections.abc import Iterator
 
@@ -14,8 +15,9 @@ from rich.text import Text
 from orchestrator.reporting.content import Format, Table
 from orchestrator.reporting.json_output import to_json
 from orchestrator.reporting.report import Report, ReportPart
+from orchestrator.reporting.sections.headline import first_budget
 from orchestrator.reporting.terminal.safe_text import raw_stream, shortened, visible
-from orchestrator.units import count
+from orchestrator.units import GIB, MIB, count
 
 _WIDTH = 96
 _WIDER_THAN_ANY_TABLE = 2000
@@ -57,7 +59,19 @@ def render(report: Report) -> RenderableType:
         lines += [Text(), Text("Files", style="bold")]
     for path in report.files:
         lines.append(Text(visible(f"  {path}")))
+    if report.files and report.dataset.main is not None:
+        folder = shlex.quote(str(report.files[0].parent))
+        within = _memory_option(first_budget(report.dataset))
+        ask = f"python -m orchestrator.recommend {folder}{within} --export my-training"
+        lines.append(Text(visible(f"next: {ask}")))
     return Group(*lines)
+
+
+def _memory_option(budget: int | None) -> str:
+    if budget is None:
+        return ""
+    unit, name = (MIB, "MiB") if budget < GIB else (GIB, "GiB")
+    return f" --memory {budget / unit:g}{name}"
 
 
 def _part(part: ReportPart) -> Iterator[RenderableType]:

@@ -320,8 +320,8 @@ def test_arguments_of_examples_that_name_rows_are_read_or_left_aside(tmp_path):
     (tmp_path / "news.jsonl").write_text('{"article": "a b", "highlights": "a"}\n')
     given = (
         "--train_file news.jsonl --text_column article --summary_column highlights "
-        "--source_prefix 'short: ' --predict_with_generate --generation_max_length 60 "
-        "--max_eval_samples 9 --ignore_mismatched_sizes"
+        "--predict_with_generate --generation_max_length 60 --max_eval_samples 9 "
+        "--ignore_mismatched_sizes --source_prefix short:"  # with a colon at its end, as a key has
     )
     result = read(tmp_path, f"python run_summarization.py {SMALL} google-t5/t5-small {given}")
     columns = {"text": "article", "target": "highlights"}

@@ -33,6 +33,19 @@ def test_print_summary_is_narrow_and_without_colours(tmp_path):
         assert words in text
 
 
+@pytest.mark.parametrize(
+    ("budgets", "option"),
+    [([], ""), ([2**33, 2**34], "--memory 8GiB "), ([72 * 2**20], "--memory 72MiB ")],
+)
+def test_print_summary_ends_with_the_command_to_go_on_with(budgets, option, tmp_path, capsys):
+    records = [make_record(memory_mib=50)]
+    dataset = load_dataset(write_run(tmp_path, records, budgets=budgets))
+    print_summary(Report(dataset=dataset, files=(tmp_path / "a run" / "report.html",)))
+    last = capsys.readouterr().out.splitlines()[-1]
+    command = f"python -m orchestrator.recommend '{tmp_path}/a run' {option}--export my-training"
+    assert last == f"next: {command}"
+
+
 def test_print_summary_to_a_pipe_wraps_sentences_but_no_cell(tmp_path, capsys):
     choices = {f"axis_{number}": "a_long_value" for number in range(6)}
     records = [make_record(micro_batch=size, **choices) for size in (1, 2)]
