@@ -173,6 +173,8 @@ class RecommendationText:
     def _line(self, candidate: Offer) -> str:
         """``batch 32×8 · bf16: at least 257 samples/s, at most 22.9 GiB, trial e5600f3b6bb7``."""
         speed, size = figures(candidate)
+        if not candidate.is_inferred:
+            speed = f"{speed} {error(candidate.configuration.error95)}".rstrip()
         parts = [speed, size, f"trial {candidate.measured.trial_ids[0]}"]
         # The figure that the answer is best in comes first; every line has the speed.
         objective = self.recommendation.constraints.objective
