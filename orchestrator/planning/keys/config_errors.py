@@ -102,11 +102,27 @@ def _unknown_key(path: KeyPath) -> str:
     return f"unknown key; {advice(key, keys)}"
 
 
+_TASKS_OF_PIPELINES = {
+    "automatic-speech-recognition": "speech-seq2seq, or speech-ctc for models like wav2vec2,",
+    "fill-mask": "masked-lm",
+    "ner": "token-classification",
+    "summarization": "seq2seq-lm",
+    "text-classification": "sequence-classification",
+    "text-generation": "causal-lm",
+    "text2text-generation": "seq2seq-lm",
+    "translation": "seq2seq-lm",
+}
+"""What the pipelines of transformers call a task."""
+
+
 def _value_message(kind: str, value: Any, detail: Mapping[str, Any]) -> str:
     context = detail.get("ctx", {})
     if kind == "literal_error":
         # pydantic lists the choices as 'a', 'b' or 'c'.
         choices = re.findall(r"'([^']*)'", context["expected"])
+        ours = _TASKS_OF_PIPELINES.get(str(value))
+        if ours and detail["loc"] == ("model", "task"):
+            return f"{named_value(value)} is called {ours} here"
         return f"{named_value(value)} is not known; {advice(value, choices)}"
     if kind == "union_tag_invalid":
         name = value["kind"]
