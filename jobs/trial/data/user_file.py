@@ -158,7 +158,7 @@ def _of_numbers(
         # A causal language model predicts the text itself.
         dataset = dataset.map(lambda rows: {"labels": rows["input_ids"]}, batched=True)
     dataset = trainable_rows(dataset, task, file.path, getattr(config, "vocab_size", None))
-    if file.tokenizer is not None and task != "image-classification":
+    if file.tokenizer is not None and "input_ids" in dataset.column_names:
         tokenizer = loaded_tokenizer(file.tokenizer)
         return dataset, tokenizer_collator(tokenizer, task, has_labels=True)
     lengths = ragged_lengths(dataset)

@@ -19,7 +19,7 @@ def sound_problems(config: SweepConfig, configuration: ModelConfiguration) -> Ke
     for name in ("lengths", "padding"):
         if getattr(data, name):
             yield (*at, name), "random sounds and their transcripts have one length"
-    if not configuration.model_type:
+    if configuration.known is None:
         return
     positions = configuration.value("max_target_positions")
     for key, length in sequence_lengths(config):

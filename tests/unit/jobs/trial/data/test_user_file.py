@@ -273,3 +273,30 @@ def test_load_refuses_a_second_text_that_is_none(rows_of, tokenizer):
     rows = [{"text": "good", "text_pair": "film", "label": 0}, {"text": "yes", "label": 1}]
     with pytest.raises(ValueError, match="None where its text_pair should be"):
         rows_of(rows, "sequence-classification", tokenizer=tokenizer)
+
+
+@pytest.mark.parametrize(
+    ("norm", "mask"), [("group", None), ("layer", [[1, 1, 1], [1, 0, 0]])], ids=["base", "large"]
+)
+def test_load_of_sounds_pads_them_and_masks_what_the_model_was_made_for(
+    norm, mask, rows_of, tokenizer, monkeypatch
+):
+    monkeypatch.setattr(CONFIG, "model_type", "wav2vec2", raising=False)
+    monkeypatch.setattr(CONFIG, "feat_extract_norm", norm, raising=False)
+    rows = [
+        {"input_values": [0.5, 0.25, 1.0], "labels": [3]},
+        {"input_values": [0.5], "labels": [4, 5]},
+    ]
+    # A tokenizer, which pads token ids, has no part in it.
+    batch = batch_of(rows_of(rows, "speech-ctc", tokenizer=tokenizer, max_tokens=1))
+    assert batch["input_values"] == [[0.5, 0.25, 1.0], [0.5, 0.0, 0.0]]
+    assert batch["labels"] == [[3], [4]]
+    assert batch.get("attention_mask") == mask
+
+
+def test_load_of_spectrograms_needs_no_mask_where_all_have_one_length(rows_of, monkeypatch):
+    monkeypatch.setattr(CONFIG, "model_type", "whisper", raising=False)
+    rows = [{"input_features": [[0.5, 0.25]], "labels": labels} for labels in ([3], [4, 5])]
+    batch = batch_of(rows_of(rows, "speech-seq2seq"))
+    assert batch["labels"] == [[3, IGNORED], [4, 5]]
+    assert "attention_mask" not in batch
