@@ -163,26 +163,22 @@ class Run:
         force: bool = False,
         say: Callable[[str], object] = lambda _: None,
     ) -> tuple[Path, ...]:
-        """Write the files to train a configuration with, or the best of an answer. Returns their
-        paths. ``own_file`` is a file of another trainer; a copy of it with the candidate's values
-        is written, too, and ``say`` gets what it changes. ``report_to`` names the services that
-        the training reports to.
+        """Write the files to train a configuration with, or the best of an answer, and return their
+        paths. ``own_file`` is another trainer's file, of which a changed copy is written, too, and
+        ``say`` gets what it changes. ``report_to`` names services that the training reports to.
 
         Raises ValueError if the answer names none, UnreadableFileError if that file is in no known
-        dialect, and NotExportableError if the candidate cannot be exported. Raises FileExistsError
-        if ``folder`` holds files, unless ``force``, which overwrites files of the same names.
-        """
+        dialect, NotExportableError if the candidate cannot be exported, and FileExistsError if
+        ``folder`` holds files, unless ``force`` overwrites those of the same names."""
         from orchestrator.export import export_candidate
 
-        match candidate:
-            case Answer(best=None):
-                raise ValueError("no measured configuration meets the constraints of this answer")
-            case Answer(best=Offer() as best) | (Offer() as best):
-                pass
-            case Configuration():
-                best = as_measured(candidate)
-            case _:
-                raise TypeError(f"give an answer or one of run.configurations, not {candidate!r}")
+        best = candidate.best if isinstance(candidate, Answer) else candidate
+        if isinstance(best, Configuration):
+            best = as_measured(best)
+        if best is None:
+            raise ValueError("no measured configuration meets the constraints of this answer")
+        if not isinstance(best, Offer):
+            raise TypeError(f"give an answer or one of run.configurations, not {candidate!r}")
         own = None if own_file is None else Path(own_file)
         carried: dict[str, Any] = {"epochs": epochs, "report_to": report_to, "say": say}
         return export_candidate(
@@ -299,7 +295,6 @@ def _refuse_other_than_folder(run: Path) -> None:
         return
     if run.is_file():
         raise FileNotFoundError(f"{run} is a file; a run is the folder that a sweep has written")
-    runs = [
-        str(found.parent) for own in (run.parent, Path("runs")) for found in own.glob(f"*/{RUN}")
-    ]
+    found = [path for own in (run.parent, Path("runs")) for path in own.glob(f"*/{RUN}")]
+    runs = [str(path.parent) for path in found]
     raise FileNotFoundError(f"there is no folder {run}{guess_after(str(run), runs)}")
