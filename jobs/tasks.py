@@ -19,6 +19,11 @@ AUTO_CLASSES: Mapping[Task, str] = {
 """Task -> the transformers class that builds its model."""
 SPEECH: Sequence[Task] = ("speech-seq2seq", "speech-ctc")
 """Tasks whose input is a sound, and whose labels are the tokens of its transcript."""
+OTHER_INPUTS: Mapping[Task, str] = {
+    "image-classification": "an image",
+    **dict.fromkeys(SPEECH, "a sound"),
+}
+"""Task whose input is no text -> what it is."""
 SAMPLES: Mapping[Task, str] = {"image-text-to-text": "images_with_texts"}
 """Task -> the service that makes its dataset, where ``jobs.trial.data`` itself does not."""
 IMAGE_TOKENS: Mapping[Task, str] = {"image-text-to-text": "image_tokens"}

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Mapping
 from packaging.version import Version
 
 from jobs.errors import UnsupportedError
-from jobs.spec import Task, TrialSpec
-from jobs.tasks import SPEECH
+from jobs.spec import TrialSpec
+from jobs.tasks import OTHER_INPUTS
 
 
 def check(requirements: Iterable[str], spec: TrialSpec) -> None:
@@ -217,14 +217,8 @@ def _fsdp2(_: str, spec: TrialSpec) -> str:
     return ""
 
 
-_OTHER_INPUTS: Mapping[Task, str] = {
-    "image-classification": "an image",
-    **dict.fromkeys(SPEECH, "a sound"),
-}
-
-
 def _tokens(_: str, spec: TrialSpec) -> str:
-    if given := _OTHER_INPUTS.get(spec.model.task):
+    if given := OTHER_INPUTS.get(spec.model.task):
         return f"it is for rows of tokens, and this model's input is {given}"
     return ""
 

@@ -1,4 +1,4 @@
-"""The shape of a sound as a speech model takes it, and how many frames the model makes of it."""
+"""What a speech model takes for a sound: its shape, its room for a transcript, and its mask."""
 
 import math
 from collections.abc import Callable, Mapping

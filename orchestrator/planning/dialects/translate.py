@@ -120,14 +120,11 @@ def translate(
     if shape and _lacks_length(facts, shape):
         facts["length"] = _TRANSCRIPT if shape.task in SPEECH else SyntheticData().sequence_length
         entries.append(_GUESSED_LENGTH)
-    whole = configuration(facts, shape) if shape else {}
-    document, refused, problem = accepted(whole) if shape else (whole, {}, "")
-    entries = _with_refused(entries, refused, whole)
+    document: Mapping[str, Any] = {}
+    if shape:
+        document, entries = _configured(configuration(facts, shape), entries)
     if stated.get("bits") and not has_adapter(facts):
-        problem = problem or _NO_ADAPTER
-    if problem:
-        impossible = KeyEntry(key="all keys", value="together", verdict=Verdict.IMPOSSIBLE)
-        entries.append(replace(impossible, why=problem))
+        entries.append(replace(_TOGETHER, why=_NO_ADAPTER))
     entries += [_default(fact, assumed[fact]) for fact in assumed if fact not in stated]
     done = [finished(entry, facts, shape, document) for entry in entries]
     names = (dialect.name for dialect, _ in files)
@@ -138,6 +135,18 @@ def translate(
         facts=facts,
         missing="" if shape else _what_is_missing(facts, entries),
     )
+
+
+def _configured(
+    whole: Mapping[str, Any], entries: Sequence[KeyEntry]
+) -> tuple[Mapping[str, Any], list[KeyEntry]]:
+    """The configuration that a sweep would accept, and what it would refuse among the entries."""
+    document, refused, problem = accepted(whole)
+    impossible = [replace(_TOGETHER, why=problem)] if problem else []
+    return document, [*_with_refused(entries, refused, whole), *impossible]
+
+
+_TOGETHER = KeyEntry(key="all keys", value="together", verdict=Verdict.IMPOSSIBLE)
 
 
 def _assumed(dialects: Sequence[Dialect], stated: Mapping[str, Any]) -> dict[str, Any]:

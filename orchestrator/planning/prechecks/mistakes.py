@@ -165,9 +165,10 @@ _TASKS_OF: Mapping[str, Sequence[Task]] = {
 
 
 def _keys_of_other_tasks(config: SweepConfig, _: ModelConfiguration) -> KeyProblems:
+    given = config.data.synthetic or SyntheticData()
     for key, tasks in _TASKS_OF.items():
-        is_given = getattr(config.data.synthetic, key, None) != getattr(SyntheticData(), key)
-        if config.data.synthetic and is_given and config.model.task not in tasks:
+        is_given = getattr(given, key) != getattr(SyntheticData(), key)
+        if is_given and config.model.task not in tasks:
             kinds = "task" if len(tasks) == 1 else "tasks"
             yield ("data", "synthetic", key), f"is for the {kinds} {' and '.join(tasks)} only"
 

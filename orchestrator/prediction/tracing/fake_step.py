@@ -156,10 +156,6 @@ class FakeStep:
                 model = change(model, spec.task, self._arguments)
         if self.spec.settings.deepspeed is not None:
             model.to(autocast_dtype(self.spec) or torch.float32)  # as the engine does
-        config = model.config
-        if spec.task == "sequence-classification" and config.num_labels > 1:
-            # As most models say themselves; DeBERTa first asks which rows have a label: all have.
-            config.problem_type = config.problem_type or "single_label_classification"
         return model
 
     def micro_batches(
@@ -231,6 +227,11 @@ class FakeStep:
         for name, own in inputs.items():
             if self._recorder.follows_values and torch.is_tensor(own):
                 know(own, batch.tensors[name])
+        labels, config = batch.tensors.get("labels"), self.model.config
+        is_class = labels is not None and labels.dim() == 1 and not labels.is_floating_point()
+        if self.spec.model.task == "sequence-classification" and is_class and config.num_labels > 1:
+            # As most models say themselves; DeBERTa first asks which rows have a label: all have.
+            config.problem_type = config.problem_type or "single_label_classification"
         return inputs
 
     def _micro_batch(self, batch: BatchShapes) -> dict[str, torch.Tensor]:

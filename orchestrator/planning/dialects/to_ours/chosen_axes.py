@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from jobs.tasks import SPEECH
+from jobs.tasks import OTHER_INPUTS
 from orchestrator.planning.dialects.to_ours.facts import Facts, below
 
 COMPILE_MODES: Mapping[str, str] = {
@@ -169,8 +169,8 @@ def _offload(facts: Facts) -> str | None:
 
 
 def _batching(facts: Facts) -> Any:
-    if facts.get("task") in SPEECH:
-        return None  # random sounds have one length
+    if facts.get("task") in OTHER_INPUTS:
+        return None  # rows without tokens are not grouped by their number
     # Random rows are full already.
     is_packed = facts.get("packed") is True and facts.get("file")
     return "packed_whole_rows" if is_packed else facts.get("packing")
