@@ -252,8 +252,10 @@ class ModelGroup:
         # Both orders of segments of the epoch itself and of the trial, for the interval; the other
         # orders of rows differ anyway.
         in_both = not self.shared.is_likely
+        is_known = epoch_orders.is_known(spec)
         epoch, *others = epoch_orders.orders(*rows, batches.joins_rows)
-        asked = [(epoch, in_both), *((own, False) for own in others if in_both)]
+        asked = [(epoch, in_both)]
+        asked += [(own, False) for own in others if in_both or not is_known]
         if self._has_trial:
             asked.append((epoch_orders.trial(*rows), in_both))
         shapes = [own for steps, _ in asked for own in itertools.chain(*steps)]
@@ -263,6 +265,9 @@ class ModelGroup:
             own = replace(streams, steps=[sized(step) for step in steps])
             replays.append(replay(own, self._sized, upwards=upwards))
         trial = replays.pop() if self._has_trial else None
+        if not is_known:
+            # "Fits" means that any of these orders does.
+            replays.sort(key=lambda own: own.reserved, reverse=True)
         return replays, trial
 
     def _evaluation_of(self, spec: TrialSpec) -> Stream | None:
