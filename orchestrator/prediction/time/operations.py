@@ -35,8 +35,8 @@ class Operation(NamedTuple):
     is_recomputed: bool = False
     """Whether checkpointing repeats it in the backward pass."""
     sizes: tuple[int, ...] = (0, 0, 0, 0)
-    """Of products: how many there are, their rows, columns and depth. Of attention: scores, and
-    those that dropout draws a number for."""
+    """Of products: how many there are, their rows, columns and depth. Of attention: scores, those
+    that dropout draws a number for, and those that a mask changes."""
 
     @property
     def is_product(self) -> bool:
@@ -105,7 +105,7 @@ class Work:
     def seeing(self, share: float) -> Work:
         """The same positions in rows of this share of the length: each has as many fewer scores of
         attention."""
-        scale = np.array([share, 1, 1, share, share, 1, 1])
+        scale = np.array([share, 1, 1, share, share, share, 1])
         attention = {kind: own for kind, own in self.by_kind.items() if "attention" in kind}
         away = (1 - share) * sum(float(own[:, 0] @ own[:, 2]) for own in attention.values())
         seeing = {kind: own * scale for kind, own in attention.items()}

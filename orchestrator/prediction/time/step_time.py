@@ -4,8 +4,9 @@ A kernel takes the longer of two times at the card's full rates: that of its ari
 of its bytes. Kernels of a kind reach a share of these rates, their efficiency. Tiles of a product
 that do not fill all multiprocessors cost as much as full ones (``tiles.py``), and each score of
 attention an exponential. Between two steps the GPU waits for the next batch. If the host needs
-longer to launch all kernels than the card to run them, the step is host-bound: then only a lower
-bound is known. ``efficiencies.yaml`` has what was learned from recorded runs.
+longer to launch all kernels than the card to run them, the step is host-bound: then only an
+interval is known, from the card's own time to that of a slow host. ``efficiencies.yaml`` has what
+was learned from recorded runs.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import functools
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import yaml
@@ -41,6 +42,7 @@ class StepTime:
     """Of the GPU: the step takes longer if it is host-bound."""
     low: float
     high: float
+    """With a slow host, if hosts can be the slower part."""
     host_seconds: float
     """Time in which a usual host launches the kernels."""
     bound: Bound
@@ -82,34 +84,48 @@ def step_time(step: StepWork, gpu: Gpu) -> StepTime | None:
     }
     seconds = sum(own / constants["efficiencies"].get(kind, 0.65) for kind, own in full.items())
     seconds += sum(constants[name] * own for name, own in launches.items())
-    below, above = constants["errors"]["compiled" if step.is_compiled else "eager"]
+    host = sum(launches.values()) * constants["host_seconds_per_kernel"]
+    # The GPU waits between two steps, and for kernels that are prepared, whatever they take.
+    plans = any("cudnn attention" in kind for kind in step.work.by_kind)
+    waits = step.new_shapes * constants["seconds_per_new_shape"]["cudnn" if plans else "others"]
+    between = constants["seconds_per_step"] + waits
     # The errors of other cards were never measured.
     times = 1 if gpu.name in constants["compared"] else 2
-    host = sum(launches.values()) * constants["host_seconds_per_kernel"]
-    bound = _bound(seconds / host, constants["host_spread"])
-    # The GPU waits between two steps, and for kernels that are prepared, whatever they take.
-    seconds += constants["seconds_per_step"]
-    plans = any("cudnn attention" in kind for kind in step.work.by_kind)
-    preparing = step.new_shapes * constants["seconds_per_new_shape"]["cudnn" if plans else "others"]
-    seconds, host = seconds + preparing, host + preparing
+    own = interval(seconds, host, between, is_compiled=step.is_compiled, times=times)
     return StepTime(
-        seconds=seconds,
-        low=seconds / (1 + times * below),
-        high=seconds * (1 + times * above),
-        host_seconds=host,
-        bound=bound,
+        seconds=seconds + between,
+        low=own.low,
+        high=own.high,
+        host_seconds=host + waits,
+        bound=own.bound,
         samples=step.samples,
         tokens=step.tokens,
-        mfu=_mfu(step, gpu, seconds),
+        mfu=_mfu(step, gpu, seconds + between),
     )
 
 
-def _bound(seconds_per_host_second: float, spread: list[float]) -> Bound:
-    """``spread``: the fastest and the slowest hosts, as shares of a usual one's time."""
-    fastest, slowest = spread
-    if seconds_per_host_second < fastest:
-        return "host"
-    return "either" if seconds_per_host_second < slowest else "gpu"
+class Interval(NamedTuple):
+    """Of the seconds of a step, and what they depend on."""
+
+    low: float
+    high: float
+    bound: Bound
+
+
+def interval(
+    kernels: float, host: float, between: float, *, is_compiled: bool, times: float = 1
+) -> Interval:
+    """Of a step whose kernels take the GPU so many seconds, and a usual host so many to launch, and
+    ``between`` whose steps both wait. ``times``: how much wider it is than for recorded cards."""
+    constants = learned()
+    fastest, slowest = constants["host_spread"]
+    below, above = constants["errors"]["compiled" if is_compiled else "eager"]
+    low = (kernels + between) / (1 + times * below)
+    high = (kernels + between) * (1 + times * above)
+    if kernels >= slowest * host:
+        return Interval(low, high, "gpu")
+    high = max(high, slowest * host + between)
+    return Interval(low, high, "host" if kernels < fastest * host else "either")
 
 
 PRODUCTS = " products"
@@ -117,6 +133,8 @@ SCORES = "scores"
 """Exponentials of attention, each of which a multiprocessor's special units compute."""
 DROPPED = "dropped scores"
 """Numbers that dropout draws for scores, learned by the same rate."""
+MASKED = "masked scores"
+"""Those to which a mask is added, learned by the same rate."""
 _SCORES_PER_SECOND = 16 * 1.7e9
 """Of a multiprocessor: 16 exponentials a cycle."""
 _CACHED = 0.5
@@ -147,11 +165,14 @@ def full_rate_seconds(step: StepWork, gpu: Gpu) -> dict[str, float]:
             flop = _filled_flop(name, rows, computed, gpu)
             each = np.maximum(each, flop / _rate(gpu, computed))
             if not is_product:
-                for part, column in ((SCORES, 3), (DROPPED, 4)):
-                    scores = float((rows[:, column] * times).sum())
-                    seconds[part] += scores / (_SCORES_PER_SECOND * gpu.multiprocessors)
+                for column, part in enumerate((SCORES, DROPPED, MASKED), start=3):
+                    seconds[part] += float(rows[:, column] @ times) / scores_per_second(gpu)
         seconds[learned_kind] += float((each * times).sum())
     return dict(seconds)
+
+
+def scores_per_second(gpu: Gpu) -> float:
+    return _SCORES_PER_SECOND * gpu.multiprocessors
 
 
 def _filled_flop(name: str, rows: NDArray[Any], computed: str, gpu: Gpu) -> NDArray[Any]:

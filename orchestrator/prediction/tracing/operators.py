@@ -136,11 +136,13 @@ def _product_sizes(name: str, args: tuple[Any, ...], output: Any) -> tuple[int, 
 
 
 def _scores(func: Any, args: tuple[Any, ...]) -> tuple[int, int, int, int]:
-    """How many scores an attention computes, and for how many of them dropout draws a number."""
+    """How many scores an attention computes, for how many of them dropout draws a number, and how
+    many a mask changes."""
     given = dict(zip((own.name for own in func._schema.arguments), args, strict=False))
     scores = prod(given["query"].shape[:-1]) * given["key"].shape[-2]
     scores //= 1 + bool(given.get("is_causal"))
-    return scores, scores * bool(given.get("dropout_p")), 0, 0
+    is_masked = given.get("attn_bias") is not None
+    return scores, scores * bool(given.get("dropout_p")), scores * is_masked, 0
 
 
 def _attention_flop(func: Any, args: tuple[Any, ...]) -> int:

@@ -158,8 +158,8 @@ def _gib(nbytes: int) -> str:
 
 
 def time_row(time: StepTime | None) -> dict[str, Any]:
-    """Plain values, null if nothing is known. The seconds of a host-bound step are a lower bound,
-    so it has no rates."""
+    """Plain values, null if nothing is known. Of a host-bound step only the interval is known, so
+    it has no rates."""
     if time is None:
         names = ("step_bound", "step_seconds", "step_seconds_low", "step_seconds_high")
         return dict.fromkeys(
@@ -170,7 +170,7 @@ def time_row(time: StepTime | None) -> dict[str, Any]:
         "step_bound": time.bound,
         "step_seconds": time.seconds if is_known else None,
         "step_seconds_low": time.low,
-        "step_seconds_high": time.high if is_known else None,
+        "step_seconds_high": time.high,
         "step_host_seconds": time.host_seconds,
         "samples_per_second": time.samples_per_second if is_known else None,
         "tokens_per_second": time.tokens_per_second if is_known else None,
@@ -181,7 +181,7 @@ def time_row(time: StepTime | None) -> dict[str, Any]:
 def time_words(time: StepTime) -> str:
     """One line: seconds with the interval, rates, and what bounds them."""
     if time.bound == "host":
-        return f"time: host-bound, at least {time.low:.3g} s a step"
+        return f"time: host-bound, {time.low:.3g} to {time.high:.3g} s a step"
     seconds = f"{time.seconds:.3g} s a step ({time.low:.3g} to {time.high:.3g})"
     parts = [seconds, f"{number(time.samples_per_second)} samples/s"]
     if time.tokens_per_second is not None:
@@ -189,5 +189,5 @@ def time_words(time: StepTime) -> str:
     if time.mfu is not None:
         parts.append(f"MFU {time.mfu:.0%}")
     if time.bound == "either":
-        parts.append("a slow host may take longer")
+        parts.append("the longest on a slow host")
     return f"time: {', '.join(parts)}"

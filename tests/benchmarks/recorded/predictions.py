@@ -216,12 +216,21 @@ def coverage(comparisons: Sequence[Compared]) -> Iterator[str]:
 
 
 def step_times(comparisons: Iterable[Compared]) -> Iterator[str]:
-    """How far forecast seconds are from those of rows that do not wait for the host."""
-    errors = []
+    """How far forecast seconds are from those of rows that do not wait for the host, and how many
+    of all rows their intervals hold."""
+    errors, are_inside = [], []
     for own in comparisons:
         forecast, row = own.prediction.get("step_seconds"), own.actual
-        if forecast and row["outcome"] == Outcome.OK and row["host_bound_share"] <= HOST_BOUND:
-            errors.append(abs(forecast / row["step_seconds_median"] - 1))
+        if not forecast or row["outcome"] != Outcome.OK:
+            continue
+        seconds = row["step_seconds_median"]
+        low, high = own.prediction["step_seconds_low"], own.prediction["step_seconds_high"]
+        are_inside.append(low <= seconds <= high)
+        if row["host_bound_share"] <= HOST_BOUND:
+            errors.append(abs(forecast / seconds - 1))
+    if are_inside:
+        inside = sum(are_inside)
+        yield f"step time of all rows with a forecast: {inside} of {len(are_inside)} inside"
     if errors:
         yield (
             f"step time of {len(errors)} rows that do not wait for the host: median error "

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.optimize import lsq_linear
 
 from orchestrator.prediction.gpus import load_gpu
-from orchestrator.prediction.time.step_time import DROPPED, SCORES
+from orchestrator.prediction.time.step_time import DROPPED, SCORES, interval, learned
 from orchestrator.units import GIB
 from tests.benchmarks.recorded.timed_rows import HOST_BOUND, Timed, timed
 
@@ -143,6 +143,7 @@ def lines(options: Namespace) -> Iterator[str]:
     yield from regrets(every)
     fit = fitted(bound)
     yield from _host(every, fit)
+    yield from _inside(every)
     yield "efficiencies:"
     yield from (f"  {kind}: {1 / factor:.3f}" for kind, factor in fit.factors.items())
     yield f"seconds_per_kernel: {fit.seconds_per_kernel:.2e}"
@@ -255,6 +256,23 @@ def _host(every: Sequence[Timed], fit: Fit) -> Iterator[str]:
         surely, maybe = (sum(ratio < end for ratio in ratios) for end in spread)
         says = f"{surely} are said to be host-bound, {maybe - surely} to be either"
         yield f"{title}: {len(rows)} rows, of which {says}"
+
+
+def _inside(every: Sequence[Timed]) -> Iterator[str]:
+    """How many rows the intervals hold, by what is said of the host, each model by the others."""
+    constants = learned()
+    held: dict[str, list[bool]] = {"gpu": [], "either": [], "host": []}
+    for model in dict.fromkeys(own.model for own in every):
+        others = [own for own in every if own.model != model]
+        fit = fitted([own for own in others if own.host_bound_share <= HOST_BOUND])
+        for own in (row for row in every if row.model == model):
+            host = own.all_launches * constants["host_seconds_per_kernel"]
+            between = fit.seconds_per_step
+            said = interval(fit(own) - between, host, between, is_compiled=own.is_compiled)
+            held[said.bound].append(said.low <= own.seconds <= said.high)
+    for bound, own in held.items():
+        inside = f"the intervals hold {sum(own) / max(1, len(own)):.1%}"
+        yield f"said to be limited by {bound}: {len(own)} rows, of which {inside}"
 
 
 def _quantile(errors: Sequence[float], share: float) -> float:

@@ -27,8 +27,8 @@ _AFTER_LONGEST = 20
 _ORDERS = 3
 """Orders of an epoch's rows that are replayed: memory is fragmented in another way by each."""
 _UNKNOWN_ORDERS = 16
-"""So many if nobody knows a training's order. In configurations of tests/gpu/test_epochs.py with
-``group_by_length``, one order in thirty to one in two takes up to 15 % more than the usual one."""
+"""So many if a training's order is not known. Of a decoder with rows grouped by length
+(docs/benchmarks.md), about one order in six takes 7 % more memory than the others."""
 
 
 def is_known(spec: TrialSpec) -> bool:

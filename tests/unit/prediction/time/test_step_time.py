@@ -53,6 +53,16 @@ def test_tf32_speeds_up_products_and_not_attention():
     assert tf32["fp32 attention"] == exact["fp32 attention"] == pytest.approx(1)
 
 
+def test_masks_of_attention_take_their_own_time_and_less_in_shorter_rows():
+    scores = 132 * 16 * 1.7e9
+    attention = Operation(kind="bf16 cudnn attention", sizes=(int(scores), 0, int(scores), 0))
+    whole = _step(attention)
+    seconds = full_rate_seconds(whole, H200)
+    assert seconds["masked scores"] == seconds["scores"] == pytest.approx(1)
+    half = replace(whole, eager=whole.eager.seeing(0.5))
+    assert full_rate_seconds(half, H200)["masked scores"] == pytest.approx(0.5)
+
+
 def test_deeper_model_runs_as_many_layers_more():
     two, four = (_step(_product(TFLOP, GB), times=layers).eager for layers in (2, 4))
     deep = four.deepened(two, 10)
@@ -68,6 +78,15 @@ def test_step_of_many_tiny_kernels_is_host_bound(launches, bound):
     time = step_time(_step(_product(flop, 1000), times=launches), H200)
     assert time.bound == bound
     assert time.low < time.seconds < time.high
+
+
+def test_interval_reaches_to_slow_hosts_unless_the_gpu_is_slower_than_any():
+    fast, slow = (
+        step_time(_step(_product(own, 1000), times=1000), H200) for own in (TFLOP // 100, TFLOP)
+    )
+    assert (fast.bound, slow.bound) == ("either", "gpu")
+    assert fast.high > 1.5 * fast.host_seconds
+    assert slow.high < 2 * slow.seconds
 
 
 def test_interval_of_a_card_that_was_never_compared_is_wider():

@@ -69,6 +69,15 @@ def test_causal_attention_computes_half():
     assert attention(is_causal=False) == 2 * attention(is_causal=True) == 4 * 2 * 64 * 64 * 16
 
 
+@pytest.mark.parametrize("is_masked", [False, True])
+def test_mask_changes_every_score(is_masked):
+    query, key, value = (_empty(1, 2, 64, 16) for _ in range(3))
+    mask = _empty(1, 2, 64, 64) if is_masked else None
+    operator = torch.ops.aten._scaled_dot_product_efficient_attention
+    found = _recorded(lambda: operator(query, key, value, mask, compute_log_sumexp=True))
+    assert found["bf16 efficient attention"][0][3:6] == [2 * 64 * 64, 0, is_masked * 2 * 64 * 64]
+
+
 @pytest.mark.parametrize(("dropout", "drawn"), [(0.0, 0), (0.1, 2 * 64 * 64)])
 def test_dropout_draws_a_number_for_every_score(dropout, drawn):
     inputs = [_empty(1, 2, 64, 16) for _ in range(3)]

@@ -142,6 +142,23 @@ def test_space_of_unequal_rows_is_forecast_by_usual_steps(tmp_path, monkeypatch)
     assert whole.host_seconds - known.host_seconds == pytest.approx(whole.seconds - known.seconds)
 
 
+def test_order_that_is_not_known_takes_the_most_of_many(tmp_path, monkeypatch):
+    (grouped,) = trials_of(tmp_path, "{micro_batch: 4, batching: group_by_length}", layers=4)
+    own = epoch_orders.orders
+    monkeypatch.setattr(epoch_orders, "_UNKNOWN_ORDERS", 4)
+    every = []
+    for number in range(4):
+        monkeypatch.setattr(epoch_orders, "orders", lambda *rows, n=number: own(*rows)[n : n + 1])
+        every.append(likely_memory([grouped], GPU)[0].device.bytes)
+    monkeypatch.setattr(epoch_orders, "orders", own)
+    assert len(set(every)) > 1
+    assert likely_memory([grouped], GPU)[0].device.bytes == max(every)
+    # An order that the seed decides is replayed alone.
+    (drawn,) = trials_of(tmp_path, "{micro_batch: 4}", layers=4)
+    assert epoch_orders.is_known(drawn)
+    assert not epoch_orders.is_known(grouped)
+
+
 def test_tiles_of_a_loss_are_interpolated_where_all_of_them_are_whole(tmp_path, monkeypatch):
     """Those of TRL: a small batch has a smaller tile, so that no line leads through its size."""
     sizes = "6, 8, 9, 12, 1, 2, 16"
