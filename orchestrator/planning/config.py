@@ -70,18 +70,8 @@ def load_config(
     if not isinstance(file, ConfigFile):
         problems += itertools.starmap(document.problem, file)
         raise ConfigError(problems)
-    # Counted before exclusions are applied, because applying them to a huge grid takes too long.
-    trials = file.measure.repeats * grids.size
-    found = list(_model_problems(file, trust_remote_code))
-    if trials > MAX_TRIALS:
-        too_many = f"more than {MAX_TRIALS:,} are a mistake, or need several sweeps"
-        found.append((("axes",), f"plans {trials:,} trials; {too_many}"))
-    user_code = None
-    if file.own_code is not None:
-        user_code, problems_of_code = read_user_code(
-            file.own_code, folder_of(source), is_allowed=allow_own_code
-        )
-        found += problems_of_code
+    user_code, found = read_user_code(file.own_code, folder_of(source), is_allowed=allow_own_code)
+    found += [*_model_problems(file, trust_remote_code), *_size_problems(file, grids)]
     problems += itertools.starmap(document.problem, found)
     if problems:
         raise ConfigError(problems)
@@ -89,6 +79,14 @@ def load_config(
     if config.exclude and next(configurations(config), None) is None:
         raise ConfigError([document.problem(("exclude",), "leaves no trial")])
     return config
+
+
+def _size_problems(file: ConfigFile, grids: Grids) -> KeyProblems:
+    # Counted before exclusions are applied, because applying them to a huge grid takes too long.
+    trials = file.measure.repeats * grids.size
+    if trials > MAX_TRIALS:
+        too_many = f"more than {MAX_TRIALS:,} are a mistake, or need several sweeps"
+        yield ("axes",), f"plans {trials:,} trials; {too_many}"
 
 
 def _model_problems(file: ConfigFile, trust_remote_code: bool) -> KeyProblems:
