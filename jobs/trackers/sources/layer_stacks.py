@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.utils._pytree import tree_leaves
 
 
 def report_stacks(model: nn.Module, report: Callable[[], None]) -> None:
@@ -14,8 +15,9 @@ def report_stacks(model: nn.Module, report: Callable[[], None]) -> None:
     # A function, because a copy of the model keeps it; it would copy an object with its tracker.
     def behind(_module: nn.Module, _args: Any, output: Any) -> None:
         report()
-        last = output if isinstance(output, torch.Tensor) else output[0]
-        if last.grad_fn is not None:
+        tensors = (own for own in tree_leaves(output) if isinstance(own, torch.Tensor))
+        last = next(tensors, None)
+        if last is not None and last.grad_fn is not None:
             last.grad_fn.register_prehook(lambda _: report())
 
     for module in stacks(model):

@@ -59,6 +59,39 @@ def test_every_stack_is_reported_once_in_each_pass_of_a_model_or_its_copy(checkp
     assert reported == ["backward"] * 2  # the name of the last phase: a forward pass alone
 
 
+class Own(torch.nn.Module):
+    """A user's own, whose output is what they like."""
+
+    def __init__(self, output):
+        super().__init__()
+        self.layers = torch.nn.ModuleList([torch.nn.Linear(2, 2) for _ in range(2)])
+        self.output = output
+
+    def forward(self, inputs):
+        return self.output(self.layers[0](inputs))
+
+
+@pytest.mark.parametrize(
+    ("output", "passes"),
+    [
+        (lambda own: own, 2),
+        (lambda own: {"name": "x", "states": own}, 2),
+        (lambda own: (None, own), 2),
+        (lambda _: None, 1),
+        (lambda own: own.detach(), 1),
+    ],
+)
+def test_outputs_of_any_kind(output, passes):
+    model, reported = Own(output), []
+    report_stacks(model, lambda: reported.append(1))
+    found = model(torch.ones(1, 2))
+    tensors = found.values() if isinstance(found, dict) else found if passes > 1 else ()
+    for own in tensors:
+        if isinstance(own, torch.Tensor):
+            own.sum().backward()
+    assert len(reported) == passes
+
+
 def test_gradients_are_those_of_a_model_that_reports_nothing():
     config = AutoConfig.for_model("llama", **MODELS["llama"][0])
     plain = AutoModel.from_config(config)
