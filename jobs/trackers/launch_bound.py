@@ -116,8 +116,10 @@ class LaunchBound(Tracker):
             self._end("forward", self._idle_point, then="backward")
         elif part is not None and part not in self._begins:
             self._begin(part)
-        elif previous == "optimizer":
-            self._end("update", self._idle_point)
+        elif previous in ("clipping", "optimizer"):
+            # Many small kernels of clipping come before the long ones of an optimizer.
+            then: StepPart | None = "update" if previous == "clipping" else None
+            self._end("update", self._idle_point, then=then)
 
     def between_stacks(self) -> None:
         """A stack of layers ended in a forward pass, or begins in a backward pass."""

@@ -175,6 +175,19 @@ def test_launch_bound_update_of_many_small_kernels(device, forward):
     assert (values["launch_bound_forward_share"] > 0.0) is (forward < 0.03)
 
 
+class SlowClipping(Loop):
+    def _launch(self, seconds: float, launch: float) -> None:
+        super()._launch(seconds, 0.1 if self.tracker._phase == "clipping" else launch)
+
+
+def test_launch_bound_clipping_before_a_long_optimizer(device):
+    values = SlowClipping(device=device, update=0.002).run()
+    update = 0.1 + 0.001
+    step = FORWARD + BACKWARD + update
+    assert values["launch_bound_update_share"] == pytest.approx(0.1 / step, rel=0.05)
+    assert values["update_seconds_median"] == pytest.approx(update, rel=0.05)
+
+
 @pytest.mark.parametrize(("clips", "update"), [(True, UPDATE), (False, UPDATE / 2)])
 def test_launch_bound_has_the_seconds_of_a_steps_passes_and_update(device, clips, update):
     values = Loop(device=device, forward=0.1, accumulation=3, clips=clips).run()
@@ -236,5 +249,5 @@ def test_gap_records_no_events_of_its_own(device, monkeypatch):
     record = cuda_events.recorded
     monkeypatch.setattr(cuda_events, "recorded", lambda: recorded.append(1) or record())
     Loop(device=device, upkeep=0.1).run()
-    # The beginning; then five points and two events behind the loss and the update, each step.
-    assert len(recorded) == 1 + 7 * STEPS
+    # The beginning; then six points and two events behind the loss and the update, each step.
+    assert len(recorded) == 1 + 8 * STEPS
