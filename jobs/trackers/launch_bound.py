@@ -111,21 +111,20 @@ class LaunchBound(Tracker):
         self._phase = name
         part = _PART_OF_PHASE.get(name)
         if previous == "backward":
-            self._end("backward", self._idle_point)
+            self._end("backward")
         if name == "backward":
-            self._end("forward", self._idle_point, then="backward")
+            self._end("forward", then="backward")
         elif part is not None and part not in self._begins:
             self._begin(part)
         elif previous in ("clipping", "optimizer"):
             # Many small kernels of clipping come before the long ones of an optimizer.
             then: StepPart | None = "update" if previous == "clipping" else None
-            self._end("update", self._idle_point, then=then)
+            self._end("update", then=then)
 
     def between_stacks(self) -> None:
         """A stack of layers ended in a forward pass, or begins in a backward pass."""
-        part = _PART_OF_PHASE.get(self._phase) if self._phase else None
-        if self._idle_point is not None and part is not None:
-            self._end(part, self._idle_point, then=part)
+        if self._phase is not None and (part := _PART_OF_PHASE.get(self._phase)):
+            self._end(part, then=part)
 
     def loss(self, value: torch.Tensor) -> None:
         self._record_event()
@@ -175,15 +174,15 @@ class LaunchBound(Tracker):
             self._gaps.append((self._gap_begin, here))
             self._gap_begin = None
 
-    def _end(self, part: StepPart, idle_point: LaunchPoint, then: StepPart | None = None) -> None:
+    def _end(self, part: StepPart, then: StepPart | None = None) -> None:
         """End a part that began, and begin ``then`` at the same point."""
         begin = self._begins.pop(part, None)
-        if begin is None:
+        if begin is None or self._idle_point is None:
             return
         end = LaunchPoint.now()
         if then is not None:
             self._begins[then] = end
-        self._spans.append(_Span(self._finished_steps, part, idle_point, begin, end))
+        self._spans.append(_Span(self._finished_steps, part, self._idle_point, begin, end))
         if part == "update":
             self._update_end = end
 
