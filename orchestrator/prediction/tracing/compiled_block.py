@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn
 from unittest.mock import patch
@@ -87,7 +86,7 @@ def _number(node: torch.fx.Node) -> int:
 
 
 class _IsTracedError(Exception):
-    """Ends the work of AOTAutograd when both passes are one graph."""
+    """Ends the work of AOTAutograd when both passes are one graph: its arguments."""
 
 
 def compiled_block(
@@ -130,7 +129,6 @@ def _traced(
     tensors = [own for own in leaves if torch.is_tensor(own)]
     parameters = {name: _whole(own, gathered) for name, own in block.named_parameters()}
     named = {**parameters, **dict(block.named_buffers())}
-    found: dict[str, Any] = {}
 
     def call(held: Sequence[Any], values: Sequence[Any]) -> Any:
         given = iter(values)
@@ -142,22 +140,24 @@ def _traced(
             own = dict(zip(named, held, strict=True))
             return torch.func.functional_call(block, own, args, kwargs)
 
-    def partition(joint: torch.fx.GraphModule, given: Sequence[Any], **settings: Any) -> NoReturn:
-        with V.set_fake_mode(detect_fake_mode(given)):
-            joint_graph_passes(joint)
-        found.update(joint=joint, given=given, settings=settings)
-        raise _IsTracedError
-
     function = aot_function(
         call,
         fw_compiler=lambda graph, _: graph,
-        partition_fn=partition,
+        partition_fn=_partition,
         decompositions=select_decomp_table(),
     )
     values = [own.detach().requires_grad_(own.requires_grad) for own in tensors]
-    with suppress(_IsTracedError):
+    try:
         function([*named.values()], values)
-    return CompiledBlock(parameters=len(named), **found)
+    except _IsTracedError as traced:
+        joint, given, settings = traced.args
+    return CompiledBlock(joint=joint, given=given, settings=settings, parameters=len(named))
+
+
+def _partition(joint: torch.fx.GraphModule, given: Sequence[Any], **settings: Any) -> NoReturn:
+    with V.set_fake_mode(detect_fake_mode(given)):
+        joint_graph_passes(joint)
+    raise _IsTracedError(joint, given, settings)
 
 
 def _whole(own: torch.nn.Parameter, gathered: torch.dtype | None) -> torch.Tensor:
