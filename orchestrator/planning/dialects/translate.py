@@ -117,7 +117,8 @@ def translate(
     shape = (
         model_shapes.shape_from(model_config, "--model-config") if model_config else _shape(facts)
     )
-    if shape and _lacks_length(facts, shape):
+    has_length = facts.get("length") is not None or facts.get("file")
+    if shape and not has_length and shape.task != "image-classification":
         facts["length"] = _TRANSCRIPT if shape.task in SPEECH else SyntheticData().sequence_length
         entries.append(_GUESSED_LENGTH)
     document: Mapping[str, Any] = {}
@@ -156,12 +157,6 @@ def _assumed(dialects: Sequence[Dialect], stated: Mapping[str, Any]) -> dict[str
         for first, facts in one.implied.items():
             assumed |= facts if vocabulary.below(stated, first) else {}
     return assumed
-
-
-def _lacks_length(facts: Mapping[str, Any], shape: model_shapes.ModelShape) -> bool:
-    """Whether nothing says how long the rows of text are."""
-    has_length = facts.get("length") is not None or facts.get("file")
-    return not has_length and shape.task != "image-classification"
 
 
 def _default(fact: str, value: Any) -> KeyEntry:

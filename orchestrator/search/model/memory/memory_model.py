@@ -114,7 +114,9 @@ class MemoryModel:
         every = np.arange(len(self.curves))
         rest = self._rest_covariance(every, measured, deviation)
         of_samples = self._sample_covariance(every, measured)
-        noise = np.diag(self._noise(measured) ** 2)
+        # The error of each measurement beside those of the predictions.
+        transfers = self._predicted.transfers[measured]
+        noise = np.diag(np.where(transfers, _ERRORS.transferred_noise, _ERRORS.noise) ** 2)
         sample_errors: Array = np.zeros(len(every))
         # For transferred predictions, most of the error is in the memory of the samples. It enters
         # through an exponential, so it is linearized at its latest estimate, and estimated again
@@ -131,11 +133,6 @@ class MemoryModel:
         self.mean = rounded(self._predicted.log_bytes(sample_errors) + rest @ solved)
         variances = self._rest_variances(deviation) + weights**2 * self._sample_variances()
         self.deviation = _deviations_left(variances, covariance, covariance[measured] + noise)
-
-    def _noise(self, measured: Indices) -> Array:
-        """Error of each measurement beside those of the predictions, shape (measured,)."""
-        transfers = self._predicted.transfers[measured]
-        return np.where(transfers, _ERRORS.transferred_noise, _ERRORS.noise)
 
     def _known(self) -> tuple[Indices, Array]:
         """The candidates with a measurement, and the logarithm of the bytes of each."""
