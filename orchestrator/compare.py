@@ -36,15 +36,6 @@ def _compare(before: Dataset, after: Dataset, options: argparse.Namespace) -> in
         return EXIT_DIFFERENT_HARDWARE
     if not comparison.matched:
         print("no configuration ended ok in both runs", file=sys.stderr)
-    _print(before, after, comparison, options)
-    if options.fail_over is not None and comparison.fails(options.fail_over):
-        return EXIT_WORSE
-    return cli.EXIT_OK
-
-
-def _print(
-    before: Dataset, after: Dataset, comparison: Comparison, options: argparse.Namespace
-) -> None:
     from orchestrator.reporting.verbs.comparison import markdown, render, to_json
 
     if options.json:
@@ -53,6 +44,9 @@ def _print(
         print(markdown(before, after, comparison))
     else:
         print(render(before, after, comparison))
+    if options.fail_over is not None and comparison.fails(options.fail_over):
+        return EXIT_WORSE
+    return cli.EXIT_OK
 
 
 def _incomparable(comparison: Comparison) -> list[str]:

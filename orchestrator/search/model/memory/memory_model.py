@@ -95,17 +95,14 @@ class MemoryModel:
             self.mean = self._learnt.mean
             self.deviation = np.sqrt(self._learnt.variance)
         if self.mean is not None:
-            self._apply_measurements()
-
-    def _apply_measurements(self) -> None:
-        """Measured memory is exact; a candidate that ran out of memory has its lower bound."""
-        assert self.mean is not None
-        for index, log_bytes in self._log_bytes.items():
-            self.mean[index] = log_bytes
-            self.deviation[index] = 0.0
-        for index, log_bytes in self._lower_bounds.items():
-            self.mean[index] = max(self.mean[index], log_bytes)
-            self.deviation[index] = 0.0
+            # Measured memory is exact; a candidate that ran out of memory has its lower bound.
+            assert self.mean is not None
+            for index, log_bytes in self._log_bytes.items():
+                self.mean[index] = log_bytes
+                self.deviation[index] = 0.0
+            for index, log_bytes in self._lower_bounds.items():
+                self.mean[index] = max(self.mean[index], log_bytes)
+                self.deviation[index] = 0.0
 
     def _correct(self) -> None:
         """Correct the predictions by a Gaussian process over log(measured / predicted)."""
