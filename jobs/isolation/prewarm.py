@@ -163,8 +163,7 @@ def take_over(cpus: int) -> tuple[PrewarmedParent, socket.socket, int] | None:
     path = _socket_path(Path(folder), devices, cpus)
     connection = socket.socket(socket.AF_UNIX)
     try:
-        # The process id of the parent at this socket, which no other slot can try any more: a
-        # stopped parent shall not hold up every slot. Raises OSError if another slot was first.
+        # No other slot can try this parent any more: a stopped one shall not hold up every slot.
         pid = int(_claim_file(path).read_text())
         _claim_file(path).unlink()  # one of several slots succeeds
         parent = PrewarmedParent(pid)

@@ -136,16 +136,15 @@ _NAMES = re.compile(r'config\.([a-z]\w*)|"([a-z]\w*)"')
 def collected(references: Iterable[str]) -> dict[str, Any]:
     """All facts. ``references`` are the classes ``module:Class`` whose parameters are wanted."""
     import transformers
-
-    configurations = Configurations()
-    folder = Path(transformers.__file__).parent / "models"
-    # Field of ``TrainingArguments`` of type text -> the only values that it takes.
     from torch._dynamo import list_backends
     from transformers.trainer_utils import SchedulerType
     from transformers.training_args import OptimizerNames
 
+    configurations = Configurations()
+    folder = Path(transformers.__file__).parent / "models"
     return {
         "training_arguments": _defaults(transformers.TrainingArguments),
+        # Field of ``TrainingArguments`` of type text -> the only values that it takes.
         "argument_values": {
             "optim": [own.value for own in OptimizerNames],
             "lr_scheduler_type": [own.value for own in SchedulerType],

@@ -70,7 +70,7 @@ def card_fit(spec: TrialSpec, prediction: Prediction, card: Gpu) -> CardFit:
     uses_bf16 = arguments.get("bf16") or kwargs.get("dtype") == "bfloat16"
     return CardFit(
         fit=own.fits(card.total_bytes),
-        lacks=("bf16 without tensor cores" if uses_bf16 and card.capability < 8.0 else ""),
+        lacks="bf16 without tensor cores" if uses_bf16 and card.capability < 8.0 else "",
         device=own.device,
         time=None if prediction.step is None else time_of(prediction.step, card),
     )

@@ -183,21 +183,7 @@ class RunFolder:
         self._set_aside_replaced(path, record)
         # The log file comes first, because the record names it.
         if record.provenance.log:
-            name = f"{LOGS}/{record.trial_id}.txt"
-            written = ""
-            # A record without its log is still worth writing. An error that affects the record,
-            # too, shows when the record is written.
-            with contextlib.suppress(OSError):
-                (self.path / LOGS).mkdir(exist_ok=True)
-                with written_beside(self.path / name) as partial:
-                    partial.write_text(record.provenance.log)
-                written = name
-            # The record itself keeps the end of the log only if there is something to explain.
-            ended_well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
-            excerpt = record.provenance.log[-4000:]
-            if ended_well and "anatomy_missing" not in record.measurements:
-                excerpt = ""
-            record = with_provenance(record, log=excerpt, log_file=written)
+            record = self._with_log_file(record)
         _write(path, to_json(record))
         return record
 
@@ -212,6 +198,23 @@ class RunFolder:
         if content is not None and content.started_at == record.started_at:
             path.unlink()
         return written
+
+    def _with_log_file(self, record: TrialRecord) -> TrialRecord:
+        name = f"{LOGS}/{record.trial_id}.txt"
+        written = ""
+        # A record without its log is still worth writing. An error that affects the record, too,
+        # shows when the record is written.
+        with contextlib.suppress(OSError):
+            (self.path / LOGS).mkdir(exist_ok=True)
+            with written_beside(self.path / name) as partial:
+                partial.write_text(record.provenance.log)
+            written = name
+        # The record itself keeps the end of the log only if there is something to explain.
+        ended_well = record.outcome in (Outcome.OK, Outcome.UNSUPPORTED)
+        excerpt = record.provenance.log[-4000:]
+        if ended_well and "anatomy_missing" not in record.measurements:
+            excerpt = ""
+        return with_provenance(record, log=excerpt, log_file=written)
 
     def set_aside(self, trial_id: str) -> None:
         self.check_ours()

@@ -25,21 +25,7 @@ def train(setup: Setup, *, trainer: str) -> Trained:
     live: Any = dpo_trainer(setup)
     live.data_collator = counting(live.data_collator)
     trained = trl_measured(live, setup)
-    # What the Trainer compared with and computed, read back after the training.
-    model = live.ref_model
-    held = () if model is None else (*model.parameters(), *model.buffers())
-    reference = "adapter off" if model is None else "model"
-    if live.precompute_ref_logps:
-        reference = "computed before"
-    values = {
-        "reference": reference,
-        "reference_model_bytes": storage_bytes(held),
-        "preference_loss": ", ".join(live.loss_types),
-        "preference_beta": float(live.beta),
-    }
-    if hasattr(live, "reference_seconds"):
-        values["reference_seconds"] = live.reference_seconds
-    columns = {**trained.columns, **values}
+    columns = {**trained.columns, **_columns(live)}
     return replace(trained, columns=columns, reference_model=live.ref_model)
 
 
@@ -67,6 +53,24 @@ def dpo_trainer(setup: Setup) -> Metered:
     trainer = trl_trainer(setup, DPOTrainer, {"ref_model": reference}, **attributes)
     drop_copied_adapter(setup.model)
     return trainer
+
+
+def _columns(trainer: Any) -> dict[str, Any]:
+    """What the Trainer compared with and computed, read back after the training."""
+    model = trainer.ref_model
+    held = () if model is None else (*model.parameters(), *model.buffers())
+    reference = "adapter off" if model is None else "model"
+    if trainer.precompute_ref_logps:
+        reference = "computed before"
+    values = {
+        "reference": reference,
+        "reference_model_bytes": storage_bytes(held),
+        "preference_loss": ", ".join(trainer.loss_types),
+        "preference_beta": float(trainer.beta),
+    }
+    if hasattr(trainer, "reference_seconds"):
+        values["reference_seconds"] = trainer.reference_seconds
+    return values
 
 
 def _timed_reference(trainer: Any, *args: Any, **kwargs: Any) -> Any:

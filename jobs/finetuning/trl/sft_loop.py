@@ -50,11 +50,7 @@ def trl_trainer(setup: Setup, kind: type, parts: Any = None, **attributes: Any) 
     assert isinstance(rows, PreparedRows)
     arguments = setup.arguments
     arguments.pad_to_multiple_of = arguments.pad_to_multiple_of or rows.width
-    # Add the load-balancing loss of experts only if the model's configuration asks for it. TRL
-    # would add it to every mixture of experts, while the Trainer leaves it to the model.
-    is_asked = getattr(setup.model.config.get_text_config(), "output_router_logits", False)
-    if arguments.router_aux_loss_coef is None and not is_asked:
-        arguments.router_aux_loss_coef = 0.0
+    _leave_router_loss_to_the_model(arguments, setup.model)
     user = setup.user or UserObjects()
     given = {
         "model": setup.model,
@@ -72,3 +68,11 @@ def trl_trainer(setup: Setup, kind: type, parts: Any = None, **attributes: Any) 
         raise
     except (NotImplementedError, ValueError) as error:
         raise refusal("this", error) from error
+
+
+def _leave_router_loss_to_the_model(arguments: Any, model: Any) -> None:
+    """Add the load-balancing loss of experts only if the model's configuration asks for it. TRL
+    would add it to every mixture of experts, while the Trainer leaves it to the model."""
+    is_asked = getattr(model.config.get_text_config(), "output_router_logits", False)
+    if arguments.router_aux_loss_coef is None and not is_asked:
+        arguments.router_aux_loss_coef = 0.0

@@ -96,7 +96,6 @@ class MemoryModel:
             self.deviation = np.sqrt(self._learnt.variance)
         if self.mean is not None:
             # Measured memory is exact; a candidate that ran out of memory has its lower bound.
-            assert self.mean is not None
             for index, log_bytes in self._log_bytes.items():
                 self.mean[index] = log_bytes
                 self.deviation[index] = 0.0
