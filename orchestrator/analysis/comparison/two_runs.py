@@ -56,11 +56,7 @@ def compare(before: Dataset, after: Dataset, *, different_hosts: bool = False) -
     """Match two runs by configuration. The caller decides whether their hardware may be compared.
     ``different_hosts``: even if the hosts differ, compare speeds that depend partly on the host."""
     earlier, later = _tried(before), _tried(after)
-    pairs = [
-        (own, other)
-        for key, own in earlier.items()
-        if isinstance(own, Configuration) and isinstance(other := later.get(key), Configuration)
-    ]
+    pairs = list(_pairs(earlier, later))
     set_up = tuple(differences(before, after))
     differing = {difference.part for difference in set_up}
     by_pace = _by_pace(pairs)
@@ -158,6 +154,13 @@ def _key(choices: Mapping[str, Any]) -> Key:
     defaults = {axis: str(AXES[axis].default) for axis in choices if axis in AXES}
     chosen = {axis: str(value) for axis, value in choices.items()}
     return tuple(sorted(chosen.items() - defaults.items()))
+
+
+def _pairs(earlier: Tried, later: Tried) -> Iterator[Pair]:
+    for key, own in earlier.items():
+        other = later.get(key)
+        if isinstance(own, Configuration) and isinstance(other, Configuration):
+            yield own, other
 
 
 def _by_pace(pairs: Iterable[Pair]) -> dict[Pace, list[Pair]]:
