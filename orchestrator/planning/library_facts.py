@@ -76,21 +76,18 @@ def answers_of(
             answers[at] = answer
             # With a reason, nothing may be wrong another time: the model has been downloaded.
             if "reason" not in answer:
-                _remember(paths[at], answer)
+                path = paths[at]
+                # A cache that cannot be written costs only the time to ask again.
+                with contextlib.suppress(OSError):
+                    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    with written_beside(path) as partial:
+                        partial.write_text(json.dumps(answer), encoding="utf-8")
     return answers
 
 
 def _remembered(path: Path) -> Any:
     with contextlib.suppress(OSError, ValueError):
         return json.loads(path.read_text(encoding="utf-8"))
-
-
-def _remember(path: Path, answer: Any) -> None:
-    # A cache that cannot be written costs only the time to ask again.
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with written_beside(path) as partial:
-            partial.write_text(json.dumps(answer), encoding="utf-8")
 
 
 def digest(*parts: Any) -> str:

@@ -62,7 +62,11 @@ def keys_schema() -> dict[str, Any]:
                 meant = {"description": meaning, **described["properties"][key]}
                 described["properties"][key] = meant
     _add_search(schema)
-    _add_loggers(schema)
+    # Loggers are written as a list of names, or as a mapping of names to arguments.
+    names = {"type": "array", "items": {"enum": list(LOGGERS)}, "uniqueItems": True}
+    choice = schema["properties"]["loggers"]
+    choice["anyOf"] = [names, {"$ref": choice.pop("$ref")}]
+    choice.pop("default", None)
     return schema
 
 
@@ -101,14 +105,6 @@ def _add_search(schema: dict[str, Any]) -> None:
     choice["anyOf"] = [*names, *choice.pop("oneOf")]
     del choice["discriminator"]
     choice["default"] = DEFAULT_SEARCH.kind
-
-
-def _add_loggers(schema: dict[str, Any]) -> None:
-    """Loggers are written as a list of names, or as a mapping of names to arguments."""
-    names = {"type": "array", "items": {"enum": list(LOGGERS)}, "uniqueItems": True}
-    choice = schema["properties"]["loggers"]
-    choice["anyOf"] = [names, {"$ref": choice.pop("$ref")}]
-    choice.pop("default", None)
 
 
 def _axis(axis: Axis) -> dict[str, Any]:
