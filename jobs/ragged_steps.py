@@ -115,19 +115,19 @@ class RaggedSteps:
         self.mean_step = work.mean(axis=0)
         *_, positions, tokens, _ = self.mean_step
         self.padding_share = float(1 - tokens / positions)
-        self.new_shapes_of_mean_step = _distinct(self._shapes(self._columns[:, steps])) / len(steps)
+        self.new_shapes_of_mean_step = _distinct(self.shapes(self._columns[:, steps])) / len(steps)
         if not self.distinct:
             return list(epoch)
         return steps[self._chosen(self._columns[:, steps], work)].ravel().tolist()
 
     def _chosen(self, lengths: np.ndarray, work: np.ndarray) -> list[int]:
         """The numbers of the steps to train on, in order, by the ``lengths`` of their rows."""
-        by_length = np.lexsort((work[:, 3], self._shapes(lengths).max(axis=(0, 2))))
+        by_length = np.lexsort((work[:, 3], self.shapes(lengths).max(axis=(0, 2))))
         others = _from_outside_in(_quantiles(by_length, self._others))
         turn = _from_outside_in(_quantiles(by_length, self.distinct))
         self._measured = work[turn]
         # New shapes of each step of the first turn after the others.
-        shapes = self._shapes(lengths)
+        shapes = self.shapes(lengths)
         met = [_distinct(shapes[:, [*others, *turn[:end]]]) for end in range(len(turn) + 1)]
         self._new_shapes = np.diff(met).tolist()
         turns = math.ceil((self.warmup_steps + (self._counted_steps or 0)) / len(turn))
@@ -187,7 +187,7 @@ class RaggedSteps:
         numbers = first - self._others + np.arange(count)
         return self._measured[numbers % len(self._measured)]
 
-    def _shapes(self, lengths: np.ndarray) -> np.ndarray:
+    def shapes(self, lengths: np.ndarray) -> np.ndarray:
         """Positions along each sequence of a batch (sequences, steps, accumulation). ``lengths``
         are tokens of the rows (sequences, steps, accumulation, rows)."""
         if self._joins_rows:
@@ -199,9 +199,9 @@ class RaggedSteps:
         columns, tokens = self._columns[:, steps], self._sequences[:, steps]
         widths, positions = columns, tokens
         if not self._joins_rows:
-            widths = np.broadcast_to(self._shapes(columns)[..., None], columns.shape)
+            widths = np.broadcast_to(self.shapes(columns)[..., None], columns.shape)
             # Every sequence of a batch takes as many positions as the longest one.
-            longest = self._shapes(tokens).max(axis=0)[..., None]
+            longest = self.shapes(tokens).max(axis=0)[..., None]
             positions = np.broadcast_to(longest, tokens.shape)
         samples = self._samples[None, steps]
         parts = (widths, widths.astype(float) ** 2, positions, tokens, samples)

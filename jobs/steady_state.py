@@ -122,9 +122,8 @@ def is_out_of_reach(seconds: Sequence[float], relative_error: float, limit: int)
 def launch_bound_share(row: Mapping[str, Any]) -> float:
     """The share of a row's time that the GPU waited for kernel launches, at most; 0: not known."""
     # A table has null if it was not measured.
-    forward = row.get("launch_bound_forward_share") or 0.0
-    update = row.get("launch_bound_update_share") or 0.0
-    return float(forward + update)
+    parts = ("forward", "backward", "update")
+    return float(sum(row.get(f"launch_bound_{part}_share") or 0.0 for part in parts))
 
 
 def data_wait_share(row: Mapping[str, Any]) -> float:

@@ -181,23 +181,18 @@ def peft_adapter(
     not support this adapter here, or for a parameter that would import code or load files."""
     from peft import LoftQConfig, get_peft_model
     from peft.mapping import PEFT_TYPE_TO_CONFIG_MAPPING as CONFIG_CLASSES
-    from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING as TUNERS
     from peft.utils import PeftType
 
     # The parameters may come from a run of another user. So a name is never imported.
-    refused = sorted(_NOT_ALLOWED.keys() & parameters.keys())
-    if refused:
-        raise ValueError(f"the adapter's parameter {refused[0]} may not be set here")
+    for refused in sorted(_NOT_ALLOWED.keys() & parameters.keys()):
+        raise ValueError(f"the adapter's parameter {refused} may not be set here")
     fields = dict(parameters)
     dtype = fields.pop("dtype", "float32")
     try:
         kind = PeftType(method.upper())
-        known = getattr(TUNERS.get(kind), "target_module_mapping", None)
-        # For these two methods "all-linear" is not a valid default; PEFT chooses their modules.
-        if "target_modules" not in fields and known and method not in ("ia3", "ln_tuning"):
-            fields["target_modules"] = _default_modules(model, known)
-        if fields.get("target_modules"):
-            modules = fields["target_modules"]
+        if "target_modules" not in fields and (modules := _default_modules(model, kind)):
+            fields["target_modules"] = modules
+        if modules := fields.get("target_modules"):
             fields["target_modules"] = _in_language_model(model, task, modules)
         if "loftq_config" in fields:
             # PEFT completes an object of this class, but not a mapping.
@@ -259,12 +254,17 @@ def _in_language_model(
     return names
 
 
-def _default_modules(model: torch.nn.Module, known: Mapping[str, Any]) -> str | list[str]:
-    """PEFT's default modules for the architecture, else the layers that make query and value.
-    ``known`` maps model types to PEFT's defaults, which PEFT 0.21 itself does not apply to mixtures
-    of experts. Raises ValueError if no linear layer's name tells of a query or a value."""
+def _default_modules(model: torch.nn.Module, kind: Any) -> str | list[str] | None:
+    """PEFT's default modules for the architecture, else the layers that make query and value; None
+    if methods of this kind have none. PEFT 0.21 itself does not apply them to mixtures of experts.
+    Raises ValueError if no linear layer's name tells of a query or a value."""
     import torch
+    from peft.mapping import PEFT_TYPE_TO_TUNER_MAPPING as TUNERS
 
+    known = getattr(TUNERS.get(kind), "target_module_mapping", None)
+    # For these two methods "all-linear" is not a valid default; PEFT chooses their modules.
+    if not known or kind in ("IA3", "LN_TUNING"):
+        return None
     config: Any = model.config
     default = known.get(getattr(config, "model_type", ""))
     if default is None and hasattr(config, "vision_config"):

@@ -1,4 +1,4 @@
-"""Launch-bound time: forward passes and updates that end as soon as they are launched.
+"""Launch-bound time: parts of passes, and updates, that end as soon as they are launched.
 
 The launch points that show it also give the times of these parts, and the gaps between steps.
 """
@@ -19,17 +19,18 @@ from jobs.trackers.tracker import Moment, Phase, Tracker
 if TYPE_CHECKING:
     import torch
 
-StepPart = Literal["forward", "update"]
-_PARTS: tuple[StepPart, ...] = ("forward", "update")
+StepPart = Literal["forward", "backward", "update"]
+_PARTS: tuple[StepPart, ...] = ("forward", "backward", "update")
 _PART_OF_PHASE: Mapping[Phase, StepPart] = {
     "forward": "forward",
+    "backward": "backward",
     "clipping": "update",
     "optimizer": "update",
 }
 
 
 class LaunchBound(Tracker):
-    """Measures how long the GPU waits for kernel launches in forward passes and updates.
+    """Measures how long the GPU waits for kernel launches in passes and updates.
 
     A loop that reads each loss, as the Trainer does to check for NaN, synchronises with the GPU. So
     every forward pass and every update (clipping and optimizer) begins with an empty queue. If the
@@ -40,6 +41,9 @@ class LaunchBound(Tracker):
         host  │ forward           │ backward  │ waits for the loss │ update      │
         GPU   │ ▪  ▪  ▪  ▪  ▪  ▪  │▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪▪│ ▪  ▪  ▪  ▪  │
                                   └ lag behind the host: none                  └ none
+
+    A pass is divided where a stack of layers ends, because another may follow that takes the GPU
+    longer: a decoder of few positions is launched more slowly than it runs, and its logits are not.
 
     The lag at the end of a part comes from two CUDA events: the time between them on the GPU, less
     the time between their launches. The first event is at a point where the GPU was seen to be
@@ -56,12 +60,16 @@ class LaunchBound(Tracker):
     columns: ClassVar = (
         Column.number(
             "launch_bound_forward_share",
-            "Share of the counted time in forward passes that ended as soon as they were launched: "
-            "an upper bound of the time in them that the GPU waited for the host",
+            "Share of the counted time in parts of forward passes that ended as soon as they were "
+            "launched: an upper bound of the time in them that the GPU waited for the host",
         ),
+        Column.number("launch_bound_backward_share", "The same for backward passes"),
         Column.number("launch_bound_update_share", "The same for updates (clipping and optimizer)"),
         Column.seconds(
             "forward_seconds_median", "Median GPU time of a counted step's forward passes"
+        ),
+        Column.seconds(
+            "backward_seconds_median", "Median GPU time of a counted step's backward passes"
         ),
         Column.seconds("update_seconds_median", "Median GPU time of a counted step's update"),
         Column.seconds(
@@ -96,18 +104,27 @@ class LaunchBound(Tracker):
             self._idle_point = LaunchPoint.now()
 
     def phase(self, name: Phase) -> None:
-        """Begin or end a forward pass, an update, or the gap between two steps."""
+        """Begin or end a pass, an update, or the gap between two steps."""
         if self._idle_point is None:
             return
         previous = self._phase
         self._phase = name
         part = _PART_OF_PHASE.get(name)
-        if part is not None and part not in self._begins:
+        if previous == "backward":
+            self._end("backward")
+        if name == "backward":
+            self._end("forward", then="backward")
+        elif part is not None and part not in self._begins:
             self._begin(part)
-        elif name == "backward":
-            self._end("forward", self._idle_point)
-        elif previous == "optimizer":
-            self._end("update", self._idle_point)
+        elif previous in ("clipping", "optimizer"):
+            # Many small kernels of clipping come before the long ones of an optimizer.
+            then: StepPart | None = "update" if previous == "clipping" else None
+            self._end("update", then=then)
+
+    def between_stacks(self) -> None:
+        """A stack of layers ended in a forward pass, or begins in a backward pass."""
+        if self._phase is not None and (part := _PART_OF_PHASE.get(self._phase)):
+            self._end(part, then=part)
 
     def loss(self, value: torch.Tensor) -> None:
         self._record_event()
@@ -157,12 +174,15 @@ class LaunchBound(Tracker):
             self._gaps.append((self._gap_begin, here))
             self._gap_begin = None
 
-    def _end(self, part: StepPart, idle_point: LaunchPoint) -> None:
+    def _end(self, part: StepPart, then: StepPart | None = None) -> None:
+        """End a part that began, and begin ``then`` at the same point."""
         begin = self._begins.pop(part, None)
-        if begin is None:
+        if begin is None or self._idle_point is None:
             return
         end = LaunchPoint.now()
-        self._spans.append(_Span(self._finished_steps, part, idle_point, begin, end))
+        if then is not None:
+            self._begins[then] = end
+        self._spans.append(_Span(self._finished_steps, part, self._idle_point, begin, end))
         if part == "update":
             self._update_end = end
 
@@ -173,7 +193,7 @@ class LaunchBound(Tracker):
 
 @dataclass(frozen=True, slots=True)
 class _Span:
-    """A forward pass or an update, and the last point before its end where the GPU was idle."""
+    """A part of a pass, or an update, and the last point before its end where the GPU was idle."""
 
     step: int  # index of its step
     part: StepPart

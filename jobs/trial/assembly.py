@@ -17,6 +17,8 @@ from jobs.spec import TrialSpec
 from jobs.spec.library_settings import MODEL_PLACES, PROCESS_PLACES
 from jobs.steady_state import wanted_error
 from jobs.techniques.hooks import bound, hook_name, service
+from jobs.trackers.launch_bound import LaunchBound
+from jobs.trackers.sources.layer_stacks import report_stacks
 from jobs.trackers.tracker import Moment, Tracker, notify
 from jobs.trial import data, models
 from jobs.trial.data import Collator, RowLengths
@@ -50,6 +52,9 @@ def assemble(
     arguments = _arguments(spec, steps, scratch)
     model = _model(spec, dataset, arguments, device)
     notify(trackers, Moment.MODEL, device)
+    # A compiler of the whole model would meet what reports.
+    if device.type == "cuda" and not arguments.torch_compile:
+        report_stacks(model, LaunchBound.among(trackers).between_stacks)
 
     enter("trainer")
     make_optimizer = bound(spec, "optimizer")

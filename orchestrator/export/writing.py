@@ -28,7 +28,7 @@ from orchestrator.planning.choices.arguments import (
     LOGGING,
     argument_names,
 )
-from orchestrator.planning.dialects.write_back.changed_file import ChangedFile, changed_file
+from orchestrator.planning.dialects.write_back.changed_file import changed_file
 from orchestrator.prediction.estimator import quiet_libraries
 from orchestrator.reporting import flags
 from orchestrator.reporting.recommendation_notes import notes
@@ -159,26 +159,17 @@ def export_candidate(
     own = dataset.run.config.get("left_aside", {})
     own = own if isinstance(own, Mapping) else {}
     label = dataset.label(candidate.configuration.choices)
-    copies: dict[str, str] = {}
-    about: list[str] = []
-    if own_file is not None:
-        changed = changed_file(own_file, spec.choices)
-        copies[f"changed_{own_file.name}"] = changed.text
-        about += _about_own_file(own_file.name, changed, spec.model)
+    copies, about = _changed_copy(own_file, spec)
     written = export(
         _with_own_seed(spec, own),
         folder,
         copies=copies,
         label=f"{label} (trial {candidate.measured.row['trial_id']})",
         epochs=epochs or float(_own_number(own, "num_train_epochs") or 1),
-        logging={
-            **_own_logging(own),
-            **({} if epochs else _own_steps(own)),
-            **({"report_to": report_to} if report_to else {}),
-        },
+        logging=_own_logging(own, epochs, report_to),
         peak_bytes=_peak_bytes(candidate),
         measured=_measured(candidate.measured, results, packages(spec)),
-        notes=[*warnings, *about, *_about_reports(report_to), *_not_carried(own, report_to)],
+        notes=[*warnings, *about, *_about_arguments(own, report_to)],
         versions=results.environment,
         force=force,
     )
@@ -205,13 +196,21 @@ def _source(
     return spec, warnings
 
 
-def _about_own_file(name: str, changed: ChangedFile, model: ModelSpec) -> Iterator[str]:
-    yield f"changed_{name} is your {name} with {'; '.join(changed.changes) or 'no change'}"
+def _changed_copy(path: Path | None, spec: TrialSpec) -> tuple[dict[str, str], list[str]]:
+    """A copy of the user's file with a trial's choices, by its name; and what to know of it."""
+    if path is None:
+        return {}, []
+    changed = changed_file(path, spec.choices)
+    name, copy = path.name, f"changed_{path.name}"
+    about = [f"{copy} is your {name} with {'; '.join(changed.changes) or 'no change'}"]
     if changed.not_written:
         choices = "; ".join(changed.not_written)
-        yield f"changed_{name} does not have {choices}, as measured, but its own choices there"
-    if _is_other_model(changed.model, model):
-        yield f"{name} trains another model than the run, so the figures are not those of {name}"
+        about.append(f"{copy} does not have {choices}, as measured, but its own choices there")
+    if _is_other_model(changed.model, spec.model):
+        about.append(
+            f"{name} trains another model than the run, so the figures are not those of {name}"
+        )
+    return {copy: changed.text}, about
 
 
 def _is_other_model(own: Mapping[str, Any], measured: ModelSpec) -> bool:
@@ -235,35 +234,32 @@ def _own_number(own: Mapping[str, Any], name: str) -> float | None:
     return number if isinstance(number, int | float) and 0 < number < math.inf else None
 
 
-def _own_steps(own: Mapping[str, Any]) -> dict[str, int]:
-    """The user's number of steps, which goes before epochs, and over which a schedule runs."""
-    steps = _own_number(own, "max_steps")
-    return {} if steps is None else {"max_steps": int(steps)}
-
-
-def _own_logging(own: Mapping[str, Any]) -> dict[str, Any]:
-    """The user's arguments about logs that have the type of their field."""
+def _own_logging(
+    own: Mapping[str, Any], epochs: float | None, report_to: str | Sequence[str]
+) -> dict[str, Any]:
+    """The user's arguments about logs that have the type of their field; without ``epochs``, their
+    number of steps, too, which goes before epochs, and over which a schedule runs."""
     kinds = {"logging_steps": int | float, "logging_first_step": bool}
     given = {name: own[name] for name in LOGGING if isinstance(own.get(name), kinds.get(name, str))}
     if _own_number(own, "logging_steps") is None:
         given.pop("logging_steps", None)
-    return given
+    if not epochs and (steps := _own_number(own, "max_steps")) is not None:
+        given["max_steps"] = int(steps)
+    return {**given, "report_to": report_to} if report_to else given
 
 
-def _about_reports(report_to: str | Sequence[str]) -> Iterator[str]:
-    if report_to:
-        names = [report_to] if isinstance(report_to, str) else report_to
-        yield f"reports to {', '.join(names)}: install what it needs; --report_to none is without"
-
-
-def _not_carried(own: Mapping[str, Any], report_to: str | Sequence[str]) -> Iterator[str]:
+def _about_arguments(own: Mapping[str, Any], report_to: str | Sequence[str]) -> Iterator[str]:
+    """What is reported to, and which of the user's arguments are not carried."""
     # A run folder may come from a stranger, so only names of arguments are shown.
     left = own.keys() & (argument_names() or frozenset()) - {"output_dir", *EXPORTED}
-    names = sorted(left - {"report_to"} if report_to else left)
-    if names:
+    if report_to:
+        left -= {"report_to"}
+        names = [report_to] if isinstance(report_to, str) else report_to
+        yield f"reports to {', '.join(names)}: install what it needs; --report_to none is without"
+    if left:
         yield (
-            f"of your own arguments, these are not carried: {', '.join(names)}. train.py takes "
-            "them on its command line"
+            f"of your own arguments, these are not carried: {', '.join(sorted(left))}. train.py "
+            "takes them on its command line"
         )
 
 

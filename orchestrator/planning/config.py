@@ -70,18 +70,8 @@ def load_config(
     if not isinstance(file, ConfigFile):
         problems += itertools.starmap(document.problem, file)
         raise ConfigError(problems)
-    # Counted before exclusions are applied, because applying them to a huge grid takes too long.
-    trials = file.measure.repeats * grids.size
-    found = list(_model_problems(file, trust_remote_code))
-    if trials > MAX_TRIALS:
-        too_many = f"more than {MAX_TRIALS:,} are a mistake, or need several sweeps"
-        found.append((("axes",), f"plans {trials:,} trials; {too_many}"))
-    user_code = None
-    if file.own_code is not None:
-        user_code, problems_of_code = read_user_code(
-            file.own_code, folder_of(source), is_allowed=allow_own_code
-        )
-        found += problems_of_code
+    user_code, found = read_user_code(file.own_code, folder_of(source), is_allowed=allow_own_code)
+    found += [*_model_problems(file, trust_remote_code), *_size_problems(file, grids)]
     problems += itertools.starmap(document.problem, found)
     if problems:
         raise ConfigError(problems)
@@ -89,6 +79,14 @@ def load_config(
     if config.exclude and next(configurations(config), None) is None:
         raise ConfigError([document.problem(("exclude",), "leaves no trial")])
     return config
+
+
+def _size_problems(file: ConfigFile, grids: Grids) -> KeyProblems:
+    # Counted before exclusions are applied, because applying them to a huge grid takes too long.
+    trials = file.measure.repeats * grids.size
+    if trials > MAX_TRIALS:
+        too_many = f"more than {MAX_TRIALS:,} are a mistake, or need several sweeps"
+        yield ("axes",), f"plans {trials:,} trials; {too_many}"
 
 
 def _model_problems(file: ConfigFile, trust_remote_code: bool) -> KeyProblems:
@@ -242,25 +240,25 @@ def with_choices(document: Document, texts: Sequence[str]) -> Document:
     _, _, problems = read_grids(given)
     if problems:
         raise ConfigError(problems)
-    chosen, content = given.value["axes"], dict(document.value)
+    chosen = given.value["axes"]
     lists = {axis: values for axis, values in chosen.items() if isinstance(values, list)}
     singles = {axis: value for axis, value in chosen.items() if axis not in lists}
-    for key, added in (("axes", lists), ("baseline", singles)):
-        if isinstance(content.get(key, {}), dict):
-            content[key] = {**_named(content.get(key, {}), chosen), **added}
+    content = {"axes": {}, "baseline": {}, **document.value}
+    for key in content.keys() & {"axes", "baseline", "trials"}:
+        content[key] = _named(content[key], chosen)
     if isinstance(subsets := content.get("subsets"), dict):
-        content["subsets"] = {
-            name: {**subset, "axes": _named(subset.get("axes"), chosen)}
-            if isinstance(subset, dict)
-            else subset
-            for name, subset in subsets.items()
-        }
-    if isinstance(trials := content.get("trials"), list):
-        content["trials"] = [_named(trial, chosen) for trial in trials]
+        # A subset may have the name of an axis.
+        content["subsets"] = {name: _named(own, chosen) for name, own in subsets.items()}
+    for key, added in (("axes", lists), ("baseline", singles)):
+        if isinstance(content[key], dict):
+            content[key] |= added
     return replace(document, value=content)
 
 
 def _named(section: Any, chosen: Mapping[str, Any]) -> Any:
+    """A section with the chosen values of all axes that it names."""
+    if isinstance(section, list):
+        return [_named(own, chosen) for own in section]
     if not isinstance(section, dict):
         return section
-    return {axis: chosen.get(axis, value) for axis, value in section.items()}
+    return {key: chosen.get(key, _named(own, chosen)) for key, own in section.items()}

@@ -40,9 +40,10 @@ from orchestrator.prediction.unsupported import (
 )
 
 if TYPE_CHECKING:
+    from jobs.trial.data import RowLengths
     from orchestrator.prediction.tracing.deep_step import DeepStep
     from orchestrator.prediction.tracing.fakes.fake_update import Updates
-    from orchestrator.prediction.tracing.rows.batches import BatchShapes
+    from orchestrator.prediction.tracing.rows.batches import BatchShapes, FileBatches
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -201,11 +202,8 @@ class ModelGroup:
             if spec.world_size > 1:
                 first, later = parts_of_ranks(spec, first, later)
             step = step_of(spec, first, later, self._update_work(spec), tokens)
-            step = replace(
-                step,
-                samples=step.samples * self.step.batches.samples_per_row,
-                new_shapes=new_shapes,
-            )
+            samples = step.samples * self.step.batches.samples_per_row
+            step = replace(step, samples=samples, new_shapes=new_shapes)
             self._steps[key] = step if spec.world_size == 1 else shared_step(spec, step)
         return replace(self._steps[key], formats=formats(spec))
 
@@ -222,8 +220,7 @@ class ModelGroup:
             return (first.work, later.work if later else None), batch.tokens() / rows, 0.0
         from orchestrator.prediction.tracing.rows.usual_step import usual_micro_batches
 
-        found, usual = usual_micro_batches(spec, batches, self.affine, self._traced)
-        first, later = found
+        (first, later), usual = usual_micro_batches(spec, batches, self.affine, self._traced)
         later_work = later.work.seeing(usual.seen) if later else None
         positions = batches.longest(1).tokens() * usual.rows / spec.micro_batch
         return (first.work.seeing(usual.seen), later_work), positions, usual.new_shapes
@@ -239,23 +236,27 @@ class ModelGroup:
 
     def _replays(self, spec: TrialSpec, streams: TrialStreams) -> Replays:
         """The peaks of a few equal steps, or of an epoch's and a trial's rows of unequal length."""
-        from orchestrator.prediction.tracing.rows import epoch_orders
-
         batches = self.step.batches
         # DeepSpeed's buckets are modelled for one batch, so the longest rows stand for all.
-        if batches.lengths is None or spec.settings.deepspeed is not None:
-            key = streams.digest(self._sized)
-            if key not in self.shared.replays:
-                self.shared.replays[key] = replay(streams, self._sized)
-            return [self.shared.replays[key]], None
-        rows = (spec, batches.lengths, batches.collate)
+        if batches.lengths is not None and spec.settings.deepspeed is None:
+            return self._ragged(spec, streams, batches, batches.lengths)
+        key = streams.digest(self._sized)
+        if key not in self.shared.replays:
+            self.shared.replays[key] = replay(streams, self._sized)
+        return [self.shared.replays[key]], None
+
+    def _ragged(
+        self, spec: TrialSpec, streams: TrialStreams, batches: FileBatches, lengths: RowLengths
+    ) -> Replays:
+        from orchestrator.prediction.tracing.rows import epoch_orders
+
+        rows = (spec, lengths, batches.collate)
         # Both orders of segments of the epoch itself and of the trial, for the interval; the other
         # orders of rows differ anyway.
         in_both = not self.shared.is_likely
         is_known = epoch_orders.is_known(spec)
         epoch, *others = epoch_orders.orders(*rows, batches.joins_rows)
-        asked = [(epoch, in_both)]
-        asked += [(own, False) for own in others if in_both or not is_known]
+        asked = [(epoch, in_both), *((own, False) for own in others if in_both or not is_known)]
         if self._has_trial:
             asked.append((epoch_orders.trial(*rows), in_both))
         shapes = [own for steps, _ in asked for own in itertools.chain(*steps)]
@@ -294,7 +295,6 @@ class ModelGroup:
         shapes = tuple(tuple(getattr(own, "shape", ())) for own in batch.tensors.values())
         key = (batch.is_padded, shapes)
         if key not in self._traces:
-            self._traces[key] = self.step.micro_batches(
-                batch, samples=samples, accumulated=self._accumulates
-            )
+            made = self.step.micro_batches(batch, samples=samples, accumulated=self._accumulates)
+            self._traces[key] = made
         return self._traces[key]

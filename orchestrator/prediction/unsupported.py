@@ -70,10 +70,13 @@ def is_fsdp(spec: TrialSpec) -> bool:
     return bool(spec.settings.training_arguments.get("fsdp"))
 
 
-def draws_modules(spec: TrialSpec) -> bool:
-    """Whether an adapter compares random numbers with the share of modules that it leaves out."""
+def depends_on_values(spec: TrialSpec) -> bool:
+    """Whether what a step does depends on values of its tensors, and not on their shapes alone."""
     hook = spec.settings.hooks.get("model")
-    return hook is not None and hook.arguments.get("method") in ("loha", "lokr")
+    # These adapters compare random numbers with the share of modules that they leave out.
+    draws = hook is not None and hook.arguments.get("method") in ("loha", "lokr")
+    cuts = "cut_cross_entropy" in triton_libraries(spec)
+    return runs_trl(spec) or has_images(spec) or draws or cuts
 
 
 def has_packed_base(spec: TrialSpec) -> bool:

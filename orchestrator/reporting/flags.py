@@ -66,7 +66,7 @@ WORDINGS: Mapping[FlagKind, Wording] = {
     FlagKind.LAUNCH_BOUND: Wording(
         "launch-bound",
         "share of the time in phases that kernel launches limit",
-        "kernel launches limited {} of the time",
+        "kernel launches limited {} of the time, so another host may be faster or slower",
         _percent,
     ),
     FlagKind.THRASHING: Wording(

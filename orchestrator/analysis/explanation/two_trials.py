@@ -85,6 +85,7 @@ RUNTIME: Mapping[Callable[[Any, Any], bool], tuple[str, ...]] = {
         "backward / forward",
         "host_bound_share",
         "launch_bound_forward_share",
+        "launch_bound_backward_share",
         "launch_bound_update_share",
     ),
     # Under a power limit, samples per second = power limit / joules per sample.

@@ -76,16 +76,10 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
     document they are a problem.
     """
     problems: list[Problem] = []
-    given = _part(document, "training_arguments", problems) or replace(document, value={})
-    deepspeed = _part(document, "deepspeed", problems)
+    given, deepspeed = _given(document, problems)
+    settings = None if deepspeed is None else deepspeed.value
     is_own_file = isinstance(document.value.get("training_arguments"), str)
-    given = replace(given, value=renamed_today(given.value))
-    if deepspeed is None and given.value.get("deepspeed"):
-        # As for the Trainer, the arguments may name the DeepSpeed file.
-        deepspeed = _part(given, "deepspeed", problems)
-        others = {name: value for name, value in given.value.items() if name != "deepspeed"}
-        given = replace(given, value=others)
-    arguments, left_aside, note = _usable_arguments(given, used, is_own_file=is_own_file)
+    arguments, left_aside, notes = _usable_arguments(given, used, is_own_file=is_own_file)
     # Records would repeat a secret anywhere in the file, except of loggers: run.json shows ``***``.
     recorded = {key: value for key, value in document.value.items() if key != "loggers"}
     problems += _secret_problems(replace(document, value=recorded))
@@ -94,19 +88,27 @@ def read_base_arguments(document: Document, used: Collection[str]) -> BaseArgume
     problems += _secret_problems(arguments)
     if deepspeed is not None:
         problems += _deepspeed_problems(deepspeed, used)
-        problems += _secret_problems(deepspeed)
-    settings = None if deepspeed is None else deepspeed.value
     choices, others = _own_choices(given.value, arguments.value, settings)
     return BaseArguments(
         choices=choices,
         training_arguments=others,
-        left_aside={
-            name: own for name, own in left_aside.items() if not any(secret_paths({name: own}))
-        },
+        left_aside={at: own for at, own in left_aside.items() if not any(secret_paths({at: own}))},
         deepspeed=settings,
         problems=tuple(problems),
-        notes=(note,) if note else (),
+        notes=notes,
     )
+
+
+def _given(document: Document, problems: list[Problem]) -> tuple[Document, Document | None]:
+    """The arguments under their names of today, and the DeepSpeed file."""
+    given = _part(document, "training_arguments", problems) or replace(document, value={})
+    own = renamed_today(given.value)
+    deepspeed = _part(document, "deepspeed", problems)
+    if deepspeed is None and own.get("deepspeed"):
+        # As for the Trainer, the arguments may name the DeepSpeed file.
+        deepspeed = _part(replace(given, value=own), "deepspeed", problems)
+        del own["deepspeed"]
+    return replace(given, value=own), deepspeed
 
 
 def _part(document: Document, key: str, problems: list[Problem]) -> Document | None:
@@ -119,29 +121,26 @@ def _part(document: Document, key: str, problems: list[Problem]) -> Document | N
 
 def _usable_arguments(
     part: Document, used: Collection[str], *, is_own_file: bool
-) -> tuple[Document, dict[str, Any], str]:
+) -> tuple[Document, dict[str, Any], tuple[str, ...]]:
     """The arguments that a trial uses, those that it leaves aside, and a note about these.
 
     An argument that no version of transformers has is kept, so that a later check reports it.
     Beside the axes in one file (not ``is_own_file``), an argument that an axis sets is kept, too:
     the two contradict each other.
     """
-    kept: dict[str, Any] = {}
-    ignored: dict[str, list[str]] = {}
+    by_reason: dict[str, list[str]] = {}
     for name, value in part.value.items():
         if is_own_file and _is_default(name, value):
             continue  # a file that the Trainer wrote has every field
         reason = ignored_reason(name, value)
         if is_own_file and not reason and (axis := deciding_axis(name, used)):
             reason = f"the axis {axis} decides it"
-        if reason:
-            ignored.setdefault(reason, []).append(name)
-        else:
-            kept[name] = value
-    left_aside = {name: part.value[name] for names in ignored.values() for name in names}
-    listed = [f"{', '.join(names)} ({reason})" for reason, names in ignored.items()]
-    note = f"{part.file}: left aside: {'; '.join(listed)}" if listed else ""
-    return replace(part, value=kept), left_aside, note
+        by_reason.setdefault(reason, []).append(name)
+    kept = {name: part.value[name] for name in by_reason.pop("", ())}
+    left_aside = {name: part.value[name] for names in by_reason.values() for name in names}
+    listed = [f"{', '.join(names)} ({reason})" for reason, names in by_reason.items()]
+    notes = (f"{part.file}: left aside: {'; '.join(listed)}",) if listed else ()
+    return replace(part, value=kept), left_aside, notes
 
 
 def _is_default(name: str, value: Any) -> bool:
@@ -197,6 +196,7 @@ def _deepspeed_problems(part: Document, used: Collection[str]) -> Iterator[Probl
     yield from _zero_problems(part)
     if "optimizer" in part.value and "optimizer" in used:
         yield part.problem(("optimizer",), 'contradicts the axis "optimizer"; remove one of them')
+    yield from _secret_problems(part)
 
 
 def _zero_problems(part: Document) -> Iterator[Problem]:

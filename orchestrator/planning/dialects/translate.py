@@ -26,6 +26,7 @@ from orchestrator.planning.dialects.to_ours import facts as vocabulary
 from orchestrator.planning.dialects.to_ours import model_shapes
 from orchestrator.planning.dialects.to_ours.assembled import configuration, local_file
 from orchestrator.planning.dialects.to_ours.chosen_axes import has_adapter
+from orchestrator.planning.dialects.to_ours.model_shapes import ModelShape
 from orchestrator.planning.dialects.trainers.tables import NOT_HERE, Dialect, Verdict
 from orchestrator.planning.plan import plan
 from orchestrator.planning.prechecks import checkpoints
@@ -110,27 +111,20 @@ def translate(
     """Our configuration from the content of some files, and what became of each key. ``model`` and
     ``model_config`` go before the files' own model. ``folder`` is that of the files, in which a
     path of a local data set is looked up."""
-    entries, deciding = _read(files)
-    stated = {fact: entry.facts[fact] for fact, entry in deciding.items()}
+    entries, stated = _read(files)
     assumed = _assumed([one for one, _ in files], stated)
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
-    shape = (
-        model_shapes.shape_from(model_config, "--model-config") if model_config else _shape(facts)
-    )
-    has_length = facts.get("length") is not None or facts.get("file")
-    if shape and not has_length and shape.task != "image-classification":
+    shape = _shape(facts, model_config)
+    if shape and _lacks_length(facts, shape):
         facts["length"] = _TRANSCRIPT if shape.task in SPEECH else SyntheticData().sequence_length
         entries.append(_GUESSED_LENGTH)
     document: Mapping[str, Any] = {}
     if shape:
         document, entries = _configured(configuration(facts, shape), entries)
-    if stated.get("bits") and not has_adapter(facts):
-        entries.append(replace(_TOGETHER, why=_NO_ADAPTER))
-    entries += [_default(fact, assumed[fact]) for fact in assumed if fact not in stated]
+    entries += _unstated(assumed, stated, facts)
     done = [finished(entry, facts, shape, document) for entry in entries]
-    names = (dialect.name for dialect, _ in files)
     return Translation(
-        dialects=tuple(dict.fromkeys(filter(None, names))),
+        dialects=tuple(dict.fromkeys(own.name for own, _ in files if own.name)),
         entries=tuple(own for own in done if (own.taken, own.verdict) != (None, Verdict.DEFAULT)),
         document=document,
         facts=facts,
@@ -159,8 +153,23 @@ def _assumed(dialects: Sequence[Dialect], stated: Mapping[str, Any]) -> dict[str
     return assumed
 
 
-def _default(fact: str, value: Any) -> KeyEntry:
-    return KeyEntry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=vocabulary.ours(fact))
+def _lacks_length(facts: Mapping[str, Any], shape: ModelShape) -> bool:
+    """Whether nothing says how long the rows of text are."""
+    has_length = facts.get("length") is not None or facts.get("file")
+    return not has_length and shape.task != "image-classification"
+
+
+def _unstated(
+    assumed: Mapping[str, Any], stated: Mapping[str, Any], facts: Mapping[str, Any]
+) -> Iterator[KeyEntry]:
+    """An adapter that a base of few bits lacks, and what no key states, but trainers assume."""
+    if stated.get("bits") and not has_adapter(facts):
+        why = "weights of few bits train only beside an adapter, and no key names one"
+        yield replace(_TOGETHER, why=why)
+    for fact, value in assumed.items():
+        if fact not in stated:
+            ours = vocabulary.ours(fact)
+            yield KeyEntry(key=fact, value=value, verdict=Verdict.DEFAULT, ours=ours)
 
 
 def _with_refused(
@@ -178,8 +187,8 @@ def _with_refused(
 
 def _read(
     files: Sequence[tuple[Dialect, Mapping[str, Any]]],
-) -> tuple[list[KeyEntry], dict[str, KeyEntry]]:
-    """What the keys say, in the files' order, and the one that decides each fact."""
+) -> tuple[list[KeyEntry], dict[str, Any]]:
+    """What the keys say, in the files' order, and the facts that they state."""
     entries: list[KeyEntry] = []
     deciding: dict[str, KeyEntry] = {}
     given = {dialect.whole for dialect, _ in files}
@@ -192,7 +201,8 @@ def _read(
             # The name of a file says less than the file.
             facts = entry.facts.keys() - ({} if dialect.whole else given)
             deciding |= dict.fromkeys(facts, entry)
-    return [or_overruled(entry, deciding) for entry in entries], deciding
+    stated = {fact: entry.facts[fact] for fact, entry in deciding.items()}
+    return [or_overruled(entry, deciding) for entry in entries], stated
 
 
 def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
@@ -222,9 +232,9 @@ _GUESSED_LENGTH = KeyEntry(
 )
 
 
-def _shape(facts: Mapping[str, Any]) -> model_shapes.ModelShape | None:
-    if config := facts.get("config"):
-        return model_shapes.shape_from(config, "the config.json")
+def _shape(facts: Mapping[str, Any], given: Mapping[str, Any] | None) -> ModelShape | None:
+    if config := given or facts.get("config"):
+        return model_shapes.shape_from(config, "--model-config" if given else "the config.json")
     name = facts.get("model")
     if not isinstance(name, str):
         return None
@@ -238,16 +248,11 @@ def _shape(facts: Mapping[str, Any]) -> model_shapes.ModelShape | None:
 
 
 def _what_is_missing(facts: Mapping[str, Any], entries: Sequence[KeyEntry]) -> str:
-    if facts.get("model") is None:
-        text = "no file names a model: give --model ID, or --model-config config.json"
-        unread = (one for one in entries if one.why == NOT_HERE or one.ours == "model")
-        return "; ".join([text, *(f"{one.key}: {one.value} ({one.why})" for one in unread)])
-    return (
-        f"the shape of {facts['model']} is not known here: give its config.json with --model-config"
-    )
-
-
-_NO_ADAPTER = "weights of few bits train only beside an adapter, and no key names one"
+    if (name := facts.get("model")) is not None:
+        return f"the shape of {name} is not known here: give its config.json with --model-config"
+    text = "no file names a model: give --model ID, or --model-config config.json"
+    unread = (one for one in entries if one.why == NOT_HERE or one.ours == "model")
+    return "; ".join([text, *(f"{one.key}: {one.value} ({one.why})" for one in unread)])
 
 
 _OWN = ("model.config.", "training_arguments.", "deepspeed.")

@@ -11,10 +11,12 @@ from orchestrator.planning.problems import KeyPath, KeyProblem
 
 
 def read_user_code(
-    asked: OwnCodeSection, folder: Path, *, is_allowed: bool
+    asked: OwnCodeSection | None, folder: Path, *, is_allowed: bool
 ) -> tuple[UserCode | None, list[KeyProblem]]:
     """The user's own code with the digest of its sources, and what is wrong with it. Without
     ``is_allowed`` nothing of it is read, and its presence is the problem."""
+    if asked is None:
+        return None, []
     texts = {name: value or "" for name, value in asked.model_dump(exclude={"callbacks"}).items()}
     own = UserCode(**texts, callbacks=asked.callbacks, folder=str(folder))
     if not is_allowed:

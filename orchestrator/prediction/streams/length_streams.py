@@ -58,12 +58,14 @@ def at_lengths(
     for kind, own in by_kind.items():
         has_tiles = kind[-1] > 0
         chosen = traced_lengths([shape.lengths for shape in own], has_tiles=has_tiles)
-        batches = {each: of_shape(replace(own[0], lengths=each)) for each in chosen}
-        traces = {each: traced(batch, own[0].rows) for each, batch in batches.items()}
-        firsts = {each: first for each, (first, _) in traces.items()}
-        laters = {each: later for each, (_, later) in traces.items() if later is not None}
-        parts = [part for part in (firsts, laters) if part]
-        streams[kind] = [LengthStreams(part, gpu, has_tiles=has_tiles) for part in parts]
+        batches = (of_shape(replace(own[0], lengths=each)) for each in chosen)
+        traces = [traced(batch, own[0].rows) for batch in batches]
+        # The first micro-batches, and the later ones where a step has them.
+        parts = (part for part in zip(*traces, strict=True) if None not in part)
+        streams[kind] = [
+            LengthStreams(dict(zip(chosen, part, strict=True)), gpu, has_tiles=has_tiles)
+            for part in parts
+        ]
 
     def micro_batches(step: Sequence[Shape]) -> list[SizedStream]:
         return [streams[own.kind][number > 0].at(own.lengths) for number, own in enumerate(step)]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
@@ -141,8 +142,9 @@ _CACHED = 0.5
 """Share of the bytes that kernels find in the GPU's cache."""
 _CACHE_BYTES_PER_SECOND = 4.3e10
 """Of a multiprocessor from the cache: 5.7 TB/s of an H100's 132."""
-_OF_MEMORY = frozenset({"fused", "reductions", "copies", OPTIMIZER})
-"""Kinds that are learned by themselves; others that move bytes are ``elementwise``."""
+_OF_MEMORY = {kind: kind for kind in ("fused", "reductions", "copies")}
+_OF_MEMORY |= dict.fromkeys(UPDATES, OPTIMIZER)
+"""Kind -> as what it is learned; others that move bytes are ``elementwise``."""
 
 
 def full_rate_seconds(step: StepWork, gpu: Gpu) -> dict[str, float]:
@@ -151,36 +153,37 @@ def full_rate_seconds(step: StepWork, gpu: Gpu) -> dict[str, float]:
     cached = _CACHED / (_CACHE_BYTES_PER_SECOND * gpu.multiprocessors)
     seconds_per_byte = (1 - _CACHED) / gpu.bytes_per_second + cached
     for kind, rows in step.work.by_kind.items():
-        times, each = rows[:, 2], rows[:, 1] * seconds_per_byte
-        traced_format, _, name = kind.partition(" ")
-        kind = OPTIMIZER if kind in UPDATES else kind
-        learned_kind = kind if kind in _OF_MEMORY else "elementwise"
-        if name:
-            is_product = kind.endswith(PRODUCTS)
-            # Attention never computes in TF32.
-            computed = step.formats.get(traced_format) if is_product else None
-            computed = computed or traced_format
-            bits = "16-bit" if computed in ("bf16", "fp16") else computed
-            learned_kind = f"{bits} {name if is_product else 'attention'}"
-            flop = _filled_flop(name, rows, computed, gpu)
-            each = np.maximum(each, flop / _rate(gpu, computed))
-            if not is_product:
-                for column, part in enumerate((SCORES, DROPPED, MASKED), start=3):
-                    seconds[part] += float(rows[:, column] @ times) / scores_per_second(gpu)
+        times = rows[:, 2]
+        learned_kind, arithmetic = _arithmetic(kind, rows, step.formats, gpu)
+        if "attention" in kind:
+            for column, part in enumerate((SCORES, DROPPED, MASKED), start=3):
+                seconds[part] += float(rows[:, column] @ times) / scores_per_second(gpu)
+        each = np.maximum(rows[:, 1] * seconds_per_byte, arithmetic)
         seconds[learned_kind] += float((each * times).sum())
     return dict(seconds)
 
 
+def _arithmetic(
+    kind: str, rows: NDArray[Any], formats: Mapping[str, str], gpu: Gpu
+) -> tuple[str, NDArray[Any] | float]:
+    """The kind by which an efficiency is learned, and the seconds of each kernel's arithmetic."""
+    traced_format, _, name = kind.partition(" ")
+    if not name:
+        return _OF_MEMORY.get(kind, "elementwise"), 0.0
+    is_product = kind.endswith(PRODUCTS)
+    # Attention never computes in TF32.
+    computed = formats.get(traced_format, traced_format) if is_product else traced_format
+    bits = "16-bit" if computed in ("bf16", "fp16") else computed
+    flop = rows[:, 0]
+    if name == PRODUCTS.strip():
+        # Tiles compute beyond a product's own sizes.
+        tiled = tiled_flop(rows[:, 3:], gpu.multiprocessors, fills=computed != "fp32")
+        flop = np.maximum(flop, tiled)
+    return f"{bits} {name if is_product else 'attention'}", flop / _rate(gpu, computed)
+
+
 def scores_per_second(gpu: Gpu) -> float:
     return _SCORES_PER_SECOND * gpu.multiprocessors
-
-
-def _filled_flop(name: str, rows: NDArray[Any], computed: str, gpu: Gpu) -> NDArray[Any]:
-    """Of each kernel, with what its tiles compute beyond a product's own sizes."""
-    if name != PRODUCTS.strip():
-        return rows[:, 0]
-    tiled = tiled_flop(rows[:, 3:], gpu.multiprocessors, fills=computed != "fp32")
-    return np.maximum(rows[:, 0], tiled)
 
 
 def _rate(gpu: Gpu, number_format: str) -> float:

@@ -50,8 +50,7 @@ from orchestrator.prediction.tracing.known_values import know, readable_scalars
 from orchestrator.prediction.tracing.rows.batches import Batches, BatchShapes, batches_of
 from orchestrator.prediction.tracing.rows.trl_batches import TrlBatches
 from orchestrator.prediction.unsupported import (
-    draws_modules,
-    has_images,
+    depends_on_values,
     has_packed_base,
     is_fsdp,
     runs_trl,
@@ -98,9 +97,7 @@ class FakeStep:
         enable_checkpointing(self.model, self._arguments)
         prepare(self.model, spec, self._arguments)
         self.model.train()
-        cuts = "cut_cross_entropy" in triton_libraries(spec)
-        has_values = runs_trl(spec) or has_images(spec) or draws_modules(spec)
-        self._recorder.follows_values = has_values or cuts
+        self._recorder.follows_values = depends_on_values(spec)
 
     def _trl_trainer(self) -> TrlTrainer | None:
         if not isinstance(self.batches, TrlBatches):

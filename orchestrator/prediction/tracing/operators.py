@@ -2,7 +2,7 @@
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -12,6 +12,7 @@ from orchestrator.prediction.time.operations import (
     COLLECTIVES,
     LIBRARY_OPTIMIZER,
     OPTIMIZER,
+    Access,
     Operation,
 )
 from orchestrator.prediction.tracing.known_values import tensors
@@ -54,40 +55,49 @@ def operation(
     kind = _KINDS.get(name, "elementwise")
     if func.is_view or not kind:
         return None
-    reads, writes = [*tensors(args)], _writes(func, args, output)
-    if kind in COLLECTIVES:
-        whole = max(map(_nbytes, reads))
-        return Operation(kind=kind, phase=phase, writes=((number(reads[0]), whole),))
-    if kind == "copies" and not writes:
-        writes = reads  # FSDP2 copies into tensors that a keyword names
+    reads = [*tensors(args)]
+    # FSDP2 copies into tensors that a keyword names.
+    writes = _writes(func, args, output) or (reads if kind == "copies" else [])
     if not writes:
         return None
-    flop, sizes = 0, (0, 0, 0, 0)
-    if kind == "products" or name in _ATTENTION:
-        flop, sizes, dtype = _work(name, func, args, output, reads)
-        kind = f"{_FORMATS.get(dtype, 'fp32')} {'grouped ' * (name == '_grouped_mm')}{kind}"
-    most = sum(map(_nbytes, writes)) if kind == "rows" else sys.maxsize
-    if phase == "update":
+    moved = _moved(kind, reads, writes, number)
+    number_format, flop, sizes = _work(name, func, args, output)
+    kind = f"{number_format}{kind}"
+    if phase == "update" and kind not in COLLECTIVES:
         kind = OPTIMIZER if library == "aten" else LIBRARY_OPTIMIZER
-    return Operation(
-        kind=kind,
-        phase=phase,
-        flop=flop,
-        # Of a table, no more is read than is taken from it.
-        reads=tuple((number(own), min(_nbytes(own), most)) for own in reads),
-        writes=tuple((number(own), _nbytes(own)) for own in writes),
-        sizes=sizes,
-        is_recomputed=torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1,
+    is_recomputed = torch.is_grad_enabled() and torch._C._current_graph_task_id() != -1
+    return Operation(kind, phase, flop, *moved, is_recomputed, sizes)
+
+
+def _moved(
+    kind: str,
+    reads: Sequence[torch.Tensor],
+    writes: Sequence[torch.Tensor],
+    number: Callable[[torch.Tensor], int],
+) -> tuple[tuple[Access, ...], tuple[Access, ...]]:
+    """What an operator reads, and what it writes."""
+    if kind in COLLECTIVES:
+        return (), ((number(reads[0]), max(map(_nbytes, reads))),)
+    # Of a table, no more is read than is taken from it.
+    most = sum(map(_nbytes, writes)) if kind == "rows" else sys.maxsize
+    return (
+        tuple((number(own), min(_nbytes(own), most)) for own in reads),
+        tuple((number(own), _nbytes(own)) for own in writes),
     )
 
 
 def _work(
-    name: str, func: Any, args: tuple[Any, ...], output: Any, reads: list[torch.Tensor]
-) -> tuple[int, tuple[int, int, int, int], torch.dtype]:
-    """Floating-point operations, sizes and number format of a product or an attention."""
+    name: str, func: Any, args: tuple[Any, ...], output: Any
+) -> tuple[str, int, tuple[int, int, int, int]]:
+    """Number format, floating-point operations and sizes of a product or an attention."""
+    formats = [_FORMATS.get(own.dtype, "fp32") for own in tensors(args)]
     if name in _ATTENTION:
-        return _attention_flop(func, args), _scores(func, args), reads[0].dtype
-    return _product_flop(name, args, output), _product_sizes(name, args, output), reads[-1].dtype
+        return f"{formats[0]} ", *_attention_work(func, args)
+    if _KINDS.get(name) != "products":
+        return "", 0, (0, 0, 0, 0)
+    sizes = _product_sizes(name, args, output)
+    # Two operations for each multiplication with its addition.
+    return f"{formats[-1]} {'grouped ' * (name == '_grouped_mm')}", 2 * prod(sizes), sizes
 
 
 def _writes(func: Any, args: tuple[Any, ...], output: Any) -> list[torch.Tensor]:
@@ -111,52 +121,42 @@ def _nbytes(tensor: torch.Tensor) -> int:
     return min(tensor.nbytes, tensor.untyped_storage().nbytes())
 
 
-def _product_flop(name: str, args: tuple[Any, ...], output: Any) -> int:
-    """Two operations for each multiplication with its addition."""
-    if name == "convolution":
-        return int(2 * output.numel() * prod(args[1].shape[1:]))
-    if name == "convolution_backward":
-        # One product for the gradient of the images, and one for that of the weight.
-        return int(2 * args[0].numel() * prod(args[2].shape[1:]) * sum(args[-1][:2]))
-    left, right = args[1:3] if name in ("addmm", "baddbmm") else args[:2]
-    # A group of ``_grouped_mm`` has its own rows, so that each of them meets one matrix.
-    return int(2 * left.numel() * right.shape[-1])
-
-
 def _product_sizes(name: str, args: tuple[Any, ...], output: Any) -> tuple[int, int, int, int]:
     """How many products, their rows, columns and depth."""
     if name == "convolution":
         channels, *depth = args[1].shape
         return 1, output.numel() // channels, channels, prod(depth)
     if name == "convolution_backward":
+        # One product for the gradient of the images, and one for that of the weight.
         channels, *columns = args[2].shape
         return sum(args[-1][:2]), args[0].numel() // channels, prod(columns), channels
     left, right = args[1:3] if name in ("addmm", "baddbmm") else args[:2]
+    # A group of ``_grouped_mm`` has its own rows, so that each of them meets one matrix.
     return prod(left.shape[:-2]), left.shape[-2], right.shape[-1], left.shape[-1]
 
 
-def _scores(func: Any, args: tuple[Any, ...]) -> tuple[int, int, int, int]:
-    """How many scores an attention computes, for how many of them dropout draws a number, and how
-    many a mask changes."""
-    given = dict(zip((own.name for own in func._schema.arguments), args, strict=False))
-    scores = prod(given["query"].shape[:-1]) * given["key"].shape[-2]
-    scores //= 1 + bool(given.get("is_causal"))
-    is_masked = given.get("attn_bias") is not None
-    return scores, scores * bool(given.get("dropout_p")), scores * is_masked, 0
-
-
-def _attention_flop(func: Any, args: tuple[Any, ...]) -> int:
-    """Two products forward; five backward, because the scores are computed again."""
+def _attention_work(func: Any, args: tuple[Any, ...]) -> tuple[int, tuple[int, int, int, int]]:
+    """Floating-point operations; and how many scores an attention computes, for how many of them
+    dropout draws a number, and how many a mask changes."""
     given = dict(zip((own.name for own in func._schema.arguments), args, strict=False))
     query, key, value = (given[name] for name in ("query", "key", "value"))
-    keys = key.shape[-2]
-    if "cum_seq_q" in given and "_scaled" not in func._schema.name:
-        # Tokens come before heads. Rows in one sequence meet their own keys alone.
-        begins = given["cum_seq_q"]
-        keys = key.shape[-3] if begins is None else key.shape[0] // max(1, begins.numel() - 1)
-    pairs = prod(query.shape[:-1]) * keys
-    flop = 2 * pairs * (query.shape[-1] + value.shape[-1])
+    # A causal kernel skips the blocks of later keys.
+    parts = 1 + bool(given.get("is_causal"))
+    queries = prod(query.shape[:-1])
+    scores = queries * key.shape[-2] // parts
+    # Two products forward; five backward, because the scores are computed again.
+    flop = 2 * queries * _keys(func, given) * (query.shape[-1] + value.shape[-1])
     if "out" in given:
         flop = flop * 5 // 2
-    # A causal kernel skips the blocks of later keys.
-    return int(flop // 2 if given.get("is_causal") else flop)
+    is_masked = given.get("attn_bias") is not None
+    return flop // parts, (scores, scores * bool(given.get("dropout_p")), scores * is_masked, 0)
+
+
+def _keys(func: Any, given: Mapping[str, Any]) -> int:
+    """How many keys each query of an attention meets."""
+    key = given["key"]
+    if "cum_seq_q" not in given or "_scaled" in func._schema.name:
+        return key.shape[-2]
+    # Tokens come before heads. Rows in one sequence meet their own keys alone.
+    begins = given["cum_seq_q"]
+    return key.shape[-3] if begins is None else key.shape[0] // max(1, begins.numel() - 1)

@@ -49,6 +49,7 @@ RUNTIME_NAMES: Mapping[str, tuple[str, Callable[[Any], str]]] = {
     "backward / forward": ("backward / forward", number),
     "host_bound_share": ("micro-batches after which the GPU was idle", _percent),
     "launch_bound_forward_share": ("time in launch-bound forward passes", _percent),
+    "launch_bound_backward_share": ("time in launch-bound backward passes", _percent),
     "launch_bound_update_share": ("time in launch-bound updates", _percent),
     "joules_per_sample": ("energy per sample", lambda value: f"{number(value)} J"),
     "gpu_sm_clock_mhz": ("SM clock", lambda value: f"{number(value)} MHz"),

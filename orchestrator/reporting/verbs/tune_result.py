@@ -139,8 +139,7 @@ def computed(dataset: Dataset) -> TuneResults:
 
 def _results(dataset: Dataset, environment: EnvironmentResults) -> Iterator[TuneResult]:
     search = dataset.run.search_summary
-    if search is not None:
-        search = search.of_gpu_model(environment.hardware)
+    search = search and search.of_gpu_model(environment.hardware)
     if search is None or not search.results:
         # A run that was killed has no summary of its search.
         for budget in dataset.run.budgets or (None,):
@@ -162,21 +161,9 @@ def _result(
     search: BudgetResult | None,
 ) -> TuneResult:
     recommendation = recommend(environment.rankings, constraints)
-    best = recommendation.best
-    measured = list(map(as_measured, environment.configurations))
-    asked = dataset.run.baseline
-    own_arguments = environment.asked_baseline
-    user = next((own for own in measured if own.configuration is own_arguments), None)
-    reasons = (
-        str(row["reason"] or "")
-        for row in dataset.rows
-        if row["outcome"] != Outcome.OK and is_baseline(choices_of(row, dataset.axes), asked)
-    )
-    advanced: dict[str, Any] = {}
-    if best is not None and user is not None:
-        way = labelled_way(environment.configurations, user.configuration, best.configuration)
-        advanced = advance(environment, user, best, constraints.memory_bytes)
-        advanced["steps"] = tuple(_named(label, as_measured(own)) for label, own in way)
+    best, asked = recommendation.best, environment.asked_baseline
+    user = None if asked is None else as_measured(asked)
+    measured = [] if best else map(as_measured, environment.configurations)
     least = min(measured, key=attrgetter("memory_bytes"), default=None)
     lines = RecommendationText(dataset, environment, recommendation).best()
     return TuneResult(
@@ -188,14 +175,34 @@ def _result(
         best=_plain(dataset, best, *lines),
         runner_up=_plain(dataset, next(iter(recommendation.runners_up), None)),
         user_configuration=_plain(dataset, user),
-        user_problem="" if user else next(reasons, ""),
-        least_memory=_plain(dataset, least if best is None else None),
+        user_problem="" if user else _user_problem(dataset),
+        least_memory=_plain(dataset, least),
         search=search,
         folder_name=_folder_name(dataset, environment, constraints),
         memory_meaning=memory_meaning(environment),
         recommendation=recommendation_json(dataset, environment, recommendation),
-        **advanced,
+        **_advance(environment, user, best, constraints.memory_bytes),
     )
+
+
+def _user_problem(dataset: Dataset) -> str:
+    """Why the user's own arguments did not end ok; empty if they did not run."""
+    asked = dataset.run.baseline
+    for row in dataset.rows:
+        if row["outcome"] != Outcome.OK and is_baseline(choices_of(row, dataset.axes), asked):
+            return str(row["reason"] or "")
+    return ""
+
+
+def _advance(
+    environment: EnvironmentResults, user: Offer | None, best: Offer | None, budget: int | None
+) -> dict[str, Any]:
+    """What the best changes and gains, and the way to it, if the user's arguments were measured."""
+    if best is None or user is None:
+        return {}
+    way = labelled_way(environment.configurations, user.configuration, best.configuration)
+    steps = tuple(_named(label, as_measured(own)) for label, own in way)
+    return {**advance(environment, user, best, budget), "steps": steps}
 
 
 def _folder_name(
@@ -240,10 +247,9 @@ def candidate_of(dataset: Dataset, result: TuneResult) -> Offer | None:
     environment = dataset.environment_of(result.environment_id)
     if result.best is None or environment is None:
         return None
-    best = attrgetter(*BATCH_AXES)(result.best)
+    best = attrgetter(*BATCH_AXES, "trial_id")(result.best)
     for own in environment.rankings.serving(result.effective_batch):
-        is_batch = (own.micro_batch, own.accumulation) == best
-        if is_batch and own.measured.trial_ids[0] == result.best.trial_id:
+        if (own.micro_batch, own.accumulation, own.measured.trial_ids[0]) == best:
             return own
     return None
 

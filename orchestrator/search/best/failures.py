@@ -39,10 +39,8 @@ class Failures:
 
     def __init__(self, candidates: Sequence[Candidate], priors: TechniquePriors) -> None:
         numbers: Numbering[tuple[str, Choice]] = Numbering()
-        choices = []
-        for candidate in candidates:
-            choices.append([numbers[axis, value] for axis, _, value in candidate.techniques])
-        self.choices: Indices = np.array(choices, int)
+        choices = [[(axis, value) for axis, _, value in own.techniques] for own in candidates]
+        self.choices: Indices = np.array([numbers.of(own) for own in choices], int)
         """Indices of each candidate's choices, shape (candidates, axes)."""
         self._similar = [similar_to(choice, numbers) for choice in numbers]
         """For each choice: the indices of choices with similar effects."""

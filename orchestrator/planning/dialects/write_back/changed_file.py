@@ -47,29 +47,30 @@ def changed_file(path: Path, choices: Mapping[str, Choice]) -> ChangedFile:
     if content.keys() <= {COMMAND, "config"}:
         raise UnreadableFileError(f"{path}: its keys are in {content['config']}: give that file")
     is_command = path.suffix not in (".yaml", ".yml", ".json")
+    translated = partial(translate, folder=path.parent)
     edits: dict[str, Any] = {}
     changed = content
     # Twice, because a key that is switched off may have stated more than what was to change.
     for _ in range(2):
-        before = translate([(dialect, changed)], folder=path.parent).facts
-        facts = _changed_facts(dialect.rows, before, _wanted(_choices(before), choices))
-        edits |= _edits(_Own(dialect, changed, before), facts, is_flat=is_command)
-        for key in list(edits):
-            _with_plugin(dialect, key, content, edits)
+        own = _Own(dialect, changed, translated([(dialect, changed)]).facts)
+        facts = _changed_facts(dialect.rows, own.facts, _wanted(own.facts, choices))
+        edits |= _edits(own, facts, is_flat=is_command)
+        _add_plugins(dialect, content, edits)
         changed = {**content, **_unflat(edits, content)}
-    after = translate([(dialect, changed)], folder=path.parent)
+    after = translated([(dialect, changed)])
+    left = _wanted(after.facts, choices)
     text = path.read_text(encoding="utf-8")
     return ChangedFile(
         text=edited(text, path.suffix, edits, options=content if is_command else None),
         changes=tuple(f"{key}: {value}" for key, value in edits.items()),
-        not_written=tuple(
-            f"{axis}: {value}" for axis, value in _wanted(_choices(after.facts), choices).items()
-        ),
+        not_written=tuple(f"{axis}: {value}" for axis, value in left.items()),
         model=after.document.get("model", {}),
     )
 
 
-def _wanted(own: Mapping[str, Choice], choices: Mapping[str, Choice]) -> dict[str, Choice]:
+def _wanted(facts: Facts, choices: Mapping[str, Choice]) -> dict[str, Choice]:
+    """Those of the choices that a file with these facts does not make."""
+    own = _choices(facts)
     return {
         axis: choices[axis]
         for axis in AXES
@@ -159,11 +160,9 @@ def _their_value(rule: Rule, fact: str, facts: Mapping[str, Any]) -> Any:
     return _NO_VALUE
 
 
-def _with_plugin(
-    dialect: Dialect, key: str, content: Mapping[str, Any], edits: dict[str, Any]
-) -> None:
-    """Add the plugin without which a key has no effect."""
-    for start, plugin in dialect.plugins.items():
+def _add_plugins(dialect: Dialect, content: Mapping[str, Any], edits: dict[str, Any]) -> None:
+    """Add the plugins without which keys have no effect."""
+    for key, (start, plugin) in itertools.product([*edits], dialect.plugins.items()):
         present = edits.get("plugins", content.get("plugins") or [])
         if key.startswith(start) and edits[key] is not OFF and plugin not in present:
             edits["plugins"] = [*present, plugin]

@@ -142,19 +142,18 @@ def _sampler(spec: TrialSpec, lengths: RowLengths) -> Any:
 def _shapes(spec: TrialSpec, lengths: RowLengths, collate: Collator, rows: Sequence[int]) -> Steps:
     """The shapes of all full steps of these rows."""
     full = len(rows) // spec.effective_batch * spec.effective_batch
-    numbered = distinct_columns(lengths)
-    distinct = {number: lengths.by_column[name] for name, number in numbered.items()}
+    numbered = distinct_columns(lengths).values()
+    distinct = dict(zip(numbered, lengths.by_column.values(), strict=True))
     columns = np.stack(list(distinct.values()))
-    numbers = np.array(rows[:full], int) % columns.shape[1]
-    of_rows = columns[:, numbers.reshape(-1, spec.accumulation, spec.micro_batch)]
-    multiple = getattr(collate, "pad_to_multiple_of", None) or 1
-    widths = -(-of_rows.max(axis=-1) // multiple) * multiple
+    numbers = np.array(rows[:full], int).reshape(-1, spec.accumulation, spec.micro_batch)
+    numbers %= columns.shape[1]
+    of_rows = columns[:, numbers]
+    widths = ragged_steps(spec, lengths, collate, spec.measure.warmup_steps).shapes(of_rows)
     is_padded = (of_rows[0] < widths[0][..., None]).any(axis=-1)
-    if getattr(collate, "flattens_rows", False):
-        widths, is_padded = of_rows.sum(axis=-1), np.zeros_like(is_padded)
+    is_padded &= not getattr(collate, "flattens_rows", False)
     tiles = np.zeros_like(is_padded, int)
     if lengths.labels is not None:
-        scored = lengths.labels[numbers].reshape(of_rows.shape[1:]).sum(axis=-1)
+        scored = lengths.labels[numbers].sum(axis=-1)
         widths = np.concatenate([widths, scored[None]])
         tiles = (-(-scored // lengths.tile)).clip(1, MANY_TILES)
     return _steps(spec.micro_batch, is_padded, widths.transpose(1, 2, 0), tiles)

@@ -132,6 +132,40 @@ def test_launch_bound_loop_ahead_idles_once(device, steps, forward, is_small):
     assert (share < 0.1) is is_small
 
 
+class TwoStacks(Loop):
+    """An encoder that keeps the GPU busy, a decoder that does not, and a long loss behind it."""
+
+    def micro_batch(self) -> None:
+        tracker = self.tracker
+        for phase in ("forward", "backward"):
+            tracker.phase(phase)
+            parts = [(0.03, 0.01), (0.001, 0.1), (0.02, LAUNCH)]
+            for number, part in enumerate(parts if phase == "forward" else parts[::-1]):
+                if number:
+                    tracker.between_stacks()
+                self._launch(*part)
+        tracker.phase("upkeep")
+        tracker.between_stacks()  # as of an evaluation: nothing is divided
+        tracker.loss(LOSS)
+
+
+def test_launch_bound_stack_within_a_pass_that_ends_with_long_kernels(device):
+    loop = TwoStacks(device=device)
+    values = loop.run()
+    # While the decoder is launched, the GPU still computes what is before it: update and encoder,
+    # or the loss in both passes.
+    idle = {"forward": 0.01 + 0.1 - UPDATE - 0.03, "backward": 2 * LAUNCH + 0.1 - 2 * 0.02}
+    forward, backward = (0.03 + 0.02 + own for own in idle.values())
+    step = forward + backward + UPDATE
+    assert values["forward_seconds_median"] == pytest.approx(forward, rel=0.05)
+    assert values["backward_seconds_median"] == pytest.approx(backward, rel=0.05)
+    for part, own in idle.items():
+        assert values[f"launch_bound_{part}_share"] == pytest.approx(own / step, rel=0.05)
+    assert values["launch_bound_update_share"] == 0.0
+    # Undivided passes would not show it.
+    assert Loop(device=device, forward=forward).run()["launch_bound_forward_share"] == 0.0
+
+
 @pytest.mark.parametrize("forward", [0.001, 0.1])
 def test_launch_bound_update_of_many_small_kernels(device, forward):
     loop = Loop(device=device, forward=forward, launch=0.03, update=0.001, update_launch=0.3)
@@ -139,6 +173,19 @@ def test_launch_bound_update_of_many_small_kernels(device, forward):
     step = max(forward, 0.03) + BACKWARD + 0.3
     assert values["launch_bound_update_share"] == pytest.approx(0.3 / step, rel=0.1)
     assert (values["launch_bound_forward_share"] > 0.0) is (forward < 0.03)
+
+
+class SlowClipping(Loop):
+    def _launch(self, seconds: float, launch: float) -> None:
+        super()._launch(seconds, 0.1 if self.tracker._phase == "clipping" else launch)
+
+
+def test_launch_bound_clipping_before_a_long_optimizer(device):
+    values = SlowClipping(device=device, update=0.002).run()
+    update = 0.1 + 0.001
+    step = FORWARD + BACKWARD + update
+    assert values["launch_bound_update_share"] == pytest.approx(0.1 / step, rel=0.05)
+    assert values["update_seconds_median"] == pytest.approx(update, rel=0.05)
 
 
 @pytest.mark.parametrize(("clips", "update"), [(True, UPDATE), (False, UPDATE / 2)])
@@ -202,5 +249,5 @@ def test_gap_records_no_events_of_its_own(device, monkeypatch):
     record = cuda_events.recorded
     monkeypatch.setattr(cuda_events, "recorded", lambda: recorded.append(1) or record())
     Loop(device=device, upkeep=0.1).run()
-    # The beginning; then four points and two events behind the loss and the update, each step.
-    assert len(recorded) == 1 + 6 * STEPS
+    # The beginning; then six points and two events behind the loss and the update, each step.
+    assert len(recorded) == 1 + 8 * STEPS
