@@ -166,16 +166,16 @@ def gpu_forecasts(
     shared = list(_shared(alone, SweepConfig.from_json(dataset.run.config), gpus))
     with without_gpus():
         of_one, *predictions = predict([alone, *shared], card)
-    time = None if of_one.step is None else time_of(of_one.step, card)
+    time, *times = (
+        None if own.step is None else time_of(own.step, card) for own in (of_one, *predictions)
+    )
     if time is None:
         raise ValueError(of_one.unknown or "the step of this training is not forecast")
     speed = best.measured.samples_per_second
-    limit = memory_bytes or card.total_bytes
+    correction = speed * time.likely_seconds_per_sample
     found = []
-    for spec, own in zip(shared, predictions, strict=True):
-        own_time = None if own.step is None else time_of(own.step, card)
-        if own_time is not None and own.fits(limit) != "no":
-            correction = speed * time.likely_seconds_per_sample
+    for spec, own, own_time in zip(shared, predictions, times, strict=True):
+        if own_time is not None and own.fits(memory_bytes or card.total_bytes) != "no":
             found.append(_forecast(spec, own, own_time, correction, speed))
     return sorted(found, key=lambda own: -own.samples_per_second)
 

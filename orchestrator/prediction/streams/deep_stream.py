@@ -219,14 +219,11 @@ class _Deep:
             yield place, rule.place(layer, 1 + self.times, period)
         few, more = self.few.targets, self.more.targets
         others = [own for own in range(layers) if more[places[own]] != rule.place(own, 1, period)]
+        # What the first and the last layer free, and what they free in the shorter trace.
+        ends = {layers - 1: (places[-1], places[layers - 2]), 0: (places[0], places[0])}
         for layer in others:
-            if layer == 0:
-                yield places[0], self._continued(few[places[0]], more[places[0]])
-            elif layer == layers - 1:
-                last = self._continued(few.get(places[layer - 1]), more[places[layer]])
-                yield places[-1], last
-            else:
-                yield places[layer], None
+            place, earlier = ends.get(layer, (places[layer], None))
+            yield place, self._continued(earlier and few.get(earlier), more[places[layer]])
 
     def _rule(self, places: Sequence[_Place]) -> _Rule | None:
         """The rule that most of the layers at these places follow."""
