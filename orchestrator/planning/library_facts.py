@@ -105,7 +105,13 @@ def _folder() -> Path:
 def _identities() -> list[Any]:
     """What the answers depend on: Python, the installed packages, the libraries and where they lie,
     and our own code."""
-    identities: list[Any] = [platform.python_version(), _installed()]
+    # Every installed package with its version, by the folders of their metadata. Any of them may
+    # decide an answer: transformers refuses some models without ``kernels``.
+    names: list[str] = []
+    for folder in sys.path:
+        with contextlib.suppress(OSError):
+            names += [name for name in os.listdir(folder or ".") if name.endswith(".dist-info")]
+    identities: list[Any] = [platform.python_version(), sorted(names)]
     for name in _LIBRARIES:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
@@ -113,16 +119,6 @@ def _identities() -> list[Any]:
     for path in sorted(Path(library_facts.__file__).parent.glob("*.py")):
         identities.append(hashlib.sha256(path.read_bytes()).hexdigest())
     return identities
-
-
-def _installed() -> list[str]:
-    """Every installed package with its version, by the folders of their metadata. Any of them may
-    decide an answer: transformers refuses some models without ``kernels``."""
-    names: list[str] = []
-    for folder in sys.path:
-        with contextlib.suppress(OSError):
-            names += [name for name in os.listdir(folder or ".") if name.endswith(".dist-info")]
-    return sorted(names)
 
 
 def installed_version(package: str) -> str:
