@@ -159,7 +159,7 @@ def _guessed_lengths(facts: Mapping[str, Any], shape: ModelShape) -> dict[str, A
     if facts.get("file") or shape.task == "image-classification":
         return {}
     length = _TRANSCRIPT if shape.task in SPEECH else SyntheticData().sequence_length
-    guessed = {"length": length}
+    guessed: dict[str, Any] = {"length": length}
     if shape.task == "speech-ctc":
         guessed["seconds"] = DEFAULT_SECONDS
     return {fact: own for fact, own in guessed.items() if facts.get(fact) is None}
