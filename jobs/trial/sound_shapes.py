@@ -10,7 +10,7 @@ _Read = Callable[[str], Any]
 """The value of a key of a model's configuration."""
 _VALUES_PER_SECOND = 16_000
 """Of the sound that the speech models of transformers are trained on."""
-_SECONDS = 10.0
+DEFAULT_SECONDS = 10.0
 _FEATURES: Mapping[str, Callable[[_Read, float], tuple[int, ...]]] = {
     # Its encoder takes one length, of which two convolutions leave half.
     "whisper": lambda read, _: (read("num_mel_bins"), 2 * read("max_source_positions")),
@@ -34,7 +34,7 @@ def sound_shape(
     """The model's input and its shape for one sample, whose transcript has the sequence length.
     Raises ValueError, in one sentence, for a model whose input is not known, and for a transcript
     of more tokens than the model can align with the sound."""
-    seconds = spec.seconds or _SECONDS
+    seconds = spec.seconds or DEFAULT_SECONDS
     if make := _FEATURES.get(model_type):
         name, shape = "input_features", make(read, seconds)
     elif model_type in _VALUES.split():

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from jobs.spec import TrialSpec
+from orchestrator.analysis.grouping import grouped
 from orchestrator.prediction.bounds import bounded, traceable
 from orchestrator.prediction.gpus import REPRESENTATIVES, Gpu
 from orchestrator.prediction.libraries import quick_imports
@@ -182,7 +183,4 @@ def quiet_libraries() -> Iterator[None]:
 def sharing_traces(trials: Iterable[TrialSpec]) -> list[list[TrialSpec]]:
     """The trials in groups that share traces: each group has one model, and one way to run it if
     techniques that are not traced are left out."""
-    groups: dict[str, list[TrialSpec]] = {}
-    for spec in trials:
-        groups.setdefault(model_key(traceable(spec).spec), []).append(spec)
-    return list(groups.values())
+    return list(grouped(trials, lambda spec: model_key(traceable(spec).spec)).values())

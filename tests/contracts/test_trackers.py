@@ -47,32 +47,19 @@ def run_trial(tracker: Tracker, moments: int = len(Moment)) -> None:
     for index, moment in enumerate(list(Moment)[:moments]):
         tracker.at(moment, float(index))
         if moment is Moment.TRAIN_BEGIN:
-            run_steps(tracker)
+            inputs = {
+                "input_ids": torch.ones(2, 3, dtype=torch.int64),
+                "attention_mask": torch.ones(2, 3, dtype=torch.int64),
+            }
+            for warmup_left in (1, 0):
+                tracker.step_begin(warmup_left)
+                tracker.data_wait(0.5)
+                tracker.micro_batch(inputs)
+                for phase in get_args(Phase):
+                    tracker.phase(phase)
+                tracker.loss(torch.tensor(1.5))
+                tracker.step_end()
             tracker.counted(index + 1.0, index + 2.0)
-
-
-def run_steps(tracker: Tracker) -> None:
-    inputs = {
-        "input_ids": torch.ones(2, 3, dtype=torch.int64),
-        "attention_mask": torch.ones(2, 3, dtype=torch.int64),
-    }
-    for warmup_left in (1, 0):
-        tracker.step_begin(warmup_left)
-        tracker.data_wait(0.5)
-        tracker.micro_batch(inputs)
-        for phase in get_args(Phase):
-            tracker.phase(phase)
-        tracker.loss(torch.tensor(1.5))
-        tracker.step_end()
-
-
-def assert_declared(tracker: Tracker) -> None:
-    """All measurements have a declared column, and its type."""
-    declared = {column.name: column for column in tracker.columns}
-    for name, value in tracker.measurements().items():
-        assert name in declared, f"{name} is not declared"
-        assert isinstance(value, PYTHON_TYPES[declared[name].type]), f"{name} is {value!r}"
-        assert not isinstance(value, bool) or declared[name].type == "bool"
 
 
 def test_columns_have_one_style():
@@ -91,7 +78,12 @@ def test_columns_have_one_style():
 def test_tracker_of_a_cut_trial_keeps_to_its_columns(kind, moments):
     with kind() as tracker:
         run_trial(tracker, moments)
-        assert_declared(tracker)
+        # All measurements have a declared column, and its type.
+        declared = {column.name: column for column in tracker.columns}
+        for name, value in tracker.measurements().items():
+            assert name in declared, f"{name} is not declared"
+            assert isinstance(value, PYTHON_TYPES[declared[name].type]), f"{name} is {value!r}"
+            assert not isinstance(value, bool) or declared[name].type == "bool"
         assert moments or not any(tracker.series().values())
 
 

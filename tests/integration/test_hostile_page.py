@@ -1,7 +1,6 @@
 """A hostile run's page in a real browser: none of its text runs, and no request leaves."""
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
@@ -69,29 +68,25 @@ def hostile_records(text: str) -> list[TrialRecord]:
 def test_hostile_run_stays_text(browser, tmp_path, text):
     publish(write_run(tmp_path, hostile_records(text), name=text, command=text, budgets=[2**30]))
     with opened(browser, tmp_path / "report.html") as page:
-        visit(page)
+        # Everything in the page that shows a text of the run.
+        page.locator("#filters summary").click()
+        for name in ("colour", "marker"):
+            for option in page.locator(f"#{name} option").all():
+                page.select_option(f"#{name}", option.get_attribute("value"))
+        page.select_option("#recipe", "mixed")
+        page.select_option("#rows", "all")
+        page.locator("#table tbody button").first.click()
+        page.locator("#picked .timeline").hover()
+        page.wait_for_selector("#picked .tip", state="visible")
+        page.get_by_role("button", name="Pin, to compare").click()
+        page.locator("#table tbody button").last.click()
+        page.wait_for_selector("#pinned", state="visible")
+        page.locator("#line-chart").hover()
+        for part in ("operations", "modules", "step"):
+            page.select_option("#part", part)
         assert page.evaluate("document.documentElement.dataset.canary") is None
         assert page.evaluate("document.querySelectorAll('main img, iframe, object').length") == 0
         assert page.locator("script").count() == 2  # data and module
-
-
-def visit(page: Any) -> None:
-    """Everything in the page that shows a text of the run."""
-    page.locator("#filters summary").click()
-    for name in ("colour", "marker"):
-        for option in page.locator(f"#{name} option").all():
-            page.select_option(f"#{name}", option.get_attribute("value"))
-    page.select_option("#recipe", "mixed")
-    page.select_option("#rows", "all")
-    page.locator("#table tbody button").first.click()
-    page.locator("#picked .timeline").hover()
-    page.wait_for_selector("#picked .tip", state="visible")
-    page.get_by_role("button", name="Pin, to compare").click()
-    page.locator("#table tbody button").last.click()
-    page.wait_for_selector("#pinned", state="visible")
-    page.locator("#line-chart").hover()
-    for part in ("operations", "modules", "step"):
-        page.select_option("#part", part)
 
 
 def test_policy_stops_a_script_that_would_get_into_the_page(browser, tmp_path):

@@ -12,6 +12,7 @@ import yaml
 
 from jobs.spec import SyntheticData
 from jobs.tasks import SPEECH
+from jobs.trial.sound_shapes import DEFAULT_SECONDS
 from orchestrator.planning.config import ConfigError, load_config
 from orchestrator.planning.dialects.entries import (
     QUANTIZED,
@@ -115,9 +116,9 @@ def translate(
     assumed = _assumed([one for one, _ in files], stated)
     facts = _completed({**assumed, **stated, **({"model": model} if model else {})}, folder)
     shape = _shape(facts, model_config)
-    if shape and _lacks_length(facts, shape):
-        facts["length"] = _TRANSCRIPT if shape.task in SPEECH else SyntheticData().sequence_length
-        entries.append(_GUESSED_LENGTH)
+    guessed = _guessed_lengths(facts, shape) if shape else {}
+    facts |= guessed
+    entries += [replace(_GUESSED, key=_ROWS[own], ours=vocabulary.ours(own)) for own in guessed]
     document: Mapping[str, Any] = {}
     if shape:
         document, entries = _configured(configuration(facts, shape), entries)
@@ -153,10 +154,15 @@ def _assumed(dialects: Sequence[Dialect], stated: Mapping[str, Any]) -> dict[str
     return assumed
 
 
-def _lacks_length(facts: Mapping[str, Any], shape: ModelShape) -> bool:
-    """Whether nothing says how long the rows of text are."""
-    has_length = facts.get("length") is not None or facts.get("file")
-    return not has_length and shape.task != "image-classification"
+def _guessed_lengths(facts: Mapping[str, Any], shape: ModelShape) -> dict[str, Any]:
+    """How long rows of text and sounds are taken to be, where nothing says it."""
+    if facts.get("file") or shape.task == "image-classification":
+        return {}
+    length = _TRANSCRIPT if shape.task in SPEECH else SyntheticData().sequence_length
+    guessed: dict[str, Any] = {"length": length}
+    if shape.task == "speech-ctc":
+        guessed["seconds"] = DEFAULT_SECONDS
+    return {fact: own for fact, own in guessed.items() if facts.get(fact) is None}
 
 
 def _unstated(
@@ -223,11 +229,11 @@ def _completed(facts: Mapping[str, Any], folder: Path) -> dict[str, Any]:
 
 _TRANSCRIPT = 100
 """Letters or tokens that are guessed for the words of some seconds."""
-_GUESSED_LENGTH = KeyEntry(
-    key="length of the rows",
+_ROWS = {"length": "length of the rows", "seconds": "length of the sounds"}
+_GUESSED = KeyEntry(
+    key="",
     value="in none of your files",
     verdict=Verdict.NEAREST,
-    ours=vocabulary.ours("length"),
     why="a guess: write the length of your own rows, or name them as data.file",
 )
 

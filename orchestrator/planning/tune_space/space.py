@@ -67,8 +67,14 @@ def tune_space(
         measure=quick_measure(config.measure),
     )
     values = listed_values(tuned, recipe=goal.recipe, has_gpu=has_gpu, is_missing=is_missing)
+    # The values with that of ``policy.AROUND`` first, where it is tried.
+    firsts = {axis: own for axis, own in policy.AROUND.items() if own in values.tried[axis]}
+    around = {
+        axis: tuple(dict.fromkeys((firsts.get(axis, listed[0]), *listed)))
+        for axis, listed in values.tried.items()
+    }
     chosen = combinations(
-        _around(values.tried),
+        around,
         _obstacle(tuned),
         effective_batch=effective_batch,
         has_gpu=has_gpu,
@@ -85,15 +91,6 @@ def tune_space(
         effective_batch=effective_batch,
         not_tried=values.not_tried,
     )
-
-
-def _around(tried: TriedValues) -> TriedValues:
-    """The values with that of ``policy.AROUND`` first, where it is tried."""
-    firsts = {axis: value for axis, value in policy.AROUND.items() if value in tried[axis]}
-    return {
-        axis: tuple(dict.fromkeys((firsts.get(axis, listed[0]), *listed)))
-        for axis, listed in tried.items()
-    }
 
 
 def _crossed(

@@ -6,10 +6,12 @@ import itertools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from orchestrator.analysis.grouping import grouped
 from orchestrator.prediction.gpus import Gpu
 from orchestrator.prediction.kernel_memory import FORMULAS
 from orchestrator.prediction.streams.affine_stream import Allocation, MicroBatches, Stream
@@ -51,11 +53,8 @@ def at_lengths(
     gpu: Gpu,
 ) -> Callable[[Sequence[Shape]], list[SizedStream]]:
     """A function from the micro-batches of a step to their streams, for all these shapes."""
-    by_kind: dict[Kind, list[Shape]] = {}
-    for shape in shapes:
-        by_kind.setdefault(shape.kind, []).append(shape)
     streams = {}
-    for kind, own in by_kind.items():
+    for kind, own in grouped(shapes, attrgetter("kind")).items():
         has_tiles = kind[-1] > 0
         chosen = traced_lengths([shape.lengths for shape in own], has_tiles=has_tiles)
         batches = (of_shape(replace(own[0], lengths=each)) for each in chosen)

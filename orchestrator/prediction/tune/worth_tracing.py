@@ -9,6 +9,7 @@ from jobs.spec import TrainingRecipe, TrialSpec
 from jobs.techniques import BATCH_AXES
 from jobs.techniques.axes.precision import PRECISION
 from jobs.techniques.axes.sharding import SHARDING
+from orchestrator.analysis.grouping import grouped
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.shared import model_key
 from orchestrator.prediction.time.step_work import update_key
@@ -30,14 +31,11 @@ def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
     own_format = trials[0].choices.get(PRECISION.name)
     formats = {spec.choices.get(PRECISION.name) for spec in trials}
     fastest = next((own for own in _FASTEST_FORMATS if own in formats), own_format)
-    by_set: dict[str, list[TrialSpec]] = {}
-    for spec in trials:
-        if spec.choices.get(PRECISION.name) in (own_format, fastest):
-            by_set.setdefault(techniques(spec), []).append(spec)
-    by_sharding: dict[object, list[Distinct]] = {}
-    for distinct in _by_trace(by_set.values()).values():
-        sharding = _first(distinct).choices.get(SHARDING.name)
-        by_sharding.setdefault(sharding, []).append(distinct)
+    worth = [own for own in trials if own.choices.get(PRECISION.name) in (own_format, fastest)]
+    by_sharding = grouped(
+        _by_trace(grouped(worth, techniques).values()).values(),
+        lambda distinct: _first(distinct).choices.get(SHARDING.name),
+    )
     most = MOST_TRACES if len(by_sharding) == 1 else MOST_TRACES // 2
     recipe = trials[0].training_recipe
     chosen = (_in_turn(traces, recipe)[:most] for traces in by_sharding.values())

@@ -12,7 +12,7 @@ from importlib.resources import files
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.analysis.dataset import Dataset, EnvironmentResults
+from orchestrator.analysis.dataset import Dataset
 from orchestrator.analysis.pareto import fronts_by
 from orchestrator.reporting.configurations import MARKS_MEAN
 from orchestrator.reporting.html.chart_data import Shown, chart_data
@@ -62,8 +62,20 @@ def render(report: Report) -> str:
     scripts: tuple[str, ...] = SCRIPTS[:1]
     if dataset.main is not None:
         data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
-        facts = _facts(dataset, dataset.main, data)
-        facts["json"] = Markup(script_json(_visible(data)))
+        facts = {
+            "front": pareto_front.make(dataset, dataset.main),
+            "first": first_decision(data),
+            "budgets": [pick.budget_bytes for pick in dataset.main.budget_picks],
+            "is_log": is_logarithmic(dataset.main.configurations),
+            "data": data,
+            "measures": [(own["name"], own["title"]) for own in data["measures"]],
+            "encodings": [
+                ("", "nothing"),
+                *((own["name"], own["title"]) for own in data["encodings"]),
+            ],
+            **_options(data["environments"]),
+            "json": Markup(script_json(_visible(data))),
+        }
         scripts = SCRIPTS
     style, script = _read("page.css"), bundle(scripts)
     config = dataset.run.config
@@ -160,19 +172,6 @@ def _visible(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return list(map(_visible, value))
     return value
-
-
-def _facts(dataset: Dataset, main: EnvironmentResults, data: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "front": pareto_front.make(dataset, main),
-        "first": first_decision(data),
-        "budgets": [pick.budget_bytes for pick in main.budget_picks],
-        "is_log": is_logarithmic(main.configurations),
-        "data": data,
-        "measures": [(measure["name"], measure["title"]) for measure in data["measures"]],
-        "encodings": [("", "nothing"), *((own["name"], own["title"]) for own in data["encodings"])],
-        **_options(data["environments"]),
-    }
 
 
 def _options(environments: list[dict[str, Any]]) -> dict[str, list[tuple[Any, str]]]:

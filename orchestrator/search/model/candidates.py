@@ -11,6 +11,7 @@ from typing import NamedTuple
 from jobs.ragged_steps import OTHERS, TURN
 from jobs.spec import Choice, TrainingRecipe, TrialSpec
 from jobs.techniques import BATCH_AXES
+from orchestrator.analysis.grouping import grouped
 
 OPTIMIZER = "optimizer"
 NO_DEVICE_MEMORY = frozenset({"dataloader", "loop"})
@@ -88,10 +89,9 @@ class Candidate:
 
 def candidates_of(trials: Iterable[TrialSpec]) -> tuple[Candidate, ...]:
     """The plan's configurations in the order of the plan, each with all its repeats."""
-    groups: dict[tuple[Techniques, int, int], list[TrialSpec]] = {}
-    for trial in trials:
-        key = (_techniques(trial.choices), trial.micro_batch, trial.accumulation)
-        groups.setdefault(key, []).append(trial)
+    groups = grouped(
+        trials, lambda own: (_techniques(own.choices), own.micro_batch, own.accumulation)
+    )
     possible = [_possible_curves(key[0], repeats[0]) for key, repeats in groups.items()]
     curve_sizes = Counter(itertools.chain.from_iterable(possible))
     # All other optimizers are compared with that of the first trial.

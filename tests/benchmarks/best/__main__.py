@@ -103,23 +103,6 @@ def _kept(scores: Sequence[Score]) -> str:
 
 
 def main() -> None:
-    options = _command_line().parse_args()
-    budgets = tuple(int(float(size) * GIB) for size in options.budgets.split(","))
-    noises = tuple(float(noise) for noise in options.noises.split(","))
-    paths = options.grids or [*sorted(DATA.glob("bert_large_h200*.parquet")), *RECORDED_GRIDS]
-    draws: list[DrawGrid] = [partial(of_recording, path, budgets) for path in paths]
-    if not options.grids:
-        for number in range(len(simulated_grids(0, budgets))):
-            draws.append(partial(of_simulation, number, budgets))
-    with ProcessPoolExecutor(options.workers) as pool:
-        for draw in draws:
-            if options.only not in draw(0).name:
-                continue
-            for line in report(draw, noises, options.seeds, pool):
-                print(line, flush=True)
-
-
-def _command_line() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m tests.benchmarks.best",
         description=__doc__,
@@ -133,7 +116,20 @@ def _command_line() -> argparse.ArgumentParser:
     add("--workers", type=int, help="processes; default: one per core")
     add("--budgets", default=",".join(map(str, BUDGETS)), help="GiB")
     add("--only", default="", metavar="TEXT", help="only grids with this text in their names")
-    return parser
+    options = parser.parse_args()
+    budgets = tuple(int(float(size) * GIB) for size in options.budgets.split(","))
+    noises = tuple(float(noise) for noise in options.noises.split(","))
+    paths = options.grids or [*sorted(DATA.glob("bert_large_h200*.parquet")), *RECORDED_GRIDS]
+    draws: list[DrawGrid] = [partial(of_recording, path, budgets) for path in paths]
+    if not options.grids:
+        for number in range(len(simulated_grids(0, budgets))):
+            draws.append(partial(of_simulation, number, budgets))
+    with ProcessPoolExecutor(options.workers) as pool:
+        for draw in draws:
+            if options.only not in draw(0).name:
+                continue
+            for line in report(draw, noises, options.seeds, pool):
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

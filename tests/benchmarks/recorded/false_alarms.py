@@ -140,8 +140,16 @@ def judge(folders: Sequence[Path], slower: float, alone: float) -> Iterator[Verd
         comparison = compare(before, after)
         if comparison.matched < MIN_ROWS:
             continue
-        planted = compare(before, planted_regression(after, slower))
-        gpu_bound = _gpu_bound(before, after)
+        # The run with all its GPU-bound rows slower by this share.
+        rows = []
+        for row in map(dict, after.table.rows):
+            if row.get("samples_per_second") and pace_of(row) is Pace.GPU:
+                row["samples_per_second"] *= 1 - slower
+            rows.append(row)
+        planted = compare(before, build_dataset(replace(after.table, rows=rows), after.losses))
+        # The configurations of two runs whose speed the GPU limits in both.
+        pairs = two_runs._pairs(two_runs._tried(before), two_runs._tried(after))
+        gpu_bound = two_runs._by_pace(pairs)[Pace.GPU]
         yield Verdict(
             names=(str(first), str(second)),
             matched=comparison.matched,
@@ -152,12 +160,6 @@ def judge(folders: Sequence[Path], slower: float, alone: float) -> Iterator[Verd
             rows=deviations(gpu_bound),
             promised=comparison.smallest_visible or 0.0,
         )
-
-
-def _gpu_bound(before: Dataset, after: Dataset) -> list[Pair]:
-    """The configurations of two runs whose speed the GPU limits in both."""
-    pairs = two_runs._pairs(two_runs._tried(before), two_runs._tried(after))
-    return two_runs._by_pace(pairs)[Pace.GPU]
 
 
 def found_alone(before: Dataset, pairs: Sequence[Pair], slower: float) -> int:
@@ -180,13 +182,3 @@ def alarms(comparison: Comparison) -> int:
     single = sum(change.kind in SPEED_KINDS for change in comparison.changes)
     of_all = comparison.shift is not None and comparison.shift.is_real
     return single + len(comparison.technique_shifts) + of_all
-
-
-def planted_regression(run: Dataset, slower: float) -> Dataset:
-    """The run with all its GPU-bound rows slower by this share."""
-    rows = []
-    for row in map(dict, run.table.rows):
-        if row.get("samples_per_second") and pace_of(row) is Pace.GPU:
-            row["samples_per_second"] *= 1 - slower
-        rows.append(row)
-    return build_dataset(replace(run.table, rows=rows), run.losses)

@@ -130,6 +130,7 @@ def _pair(
         return None
     errors = [row["samples_per_second_ci95"] for row in (first, second)]
     steps = (step_seconds(first), step_seconds(second))
+    earlier, later = joules_per_sample(first), joules_per_sample(second)
     return Pair(
         runs=runs,
         configuration=configuration,
@@ -139,15 +140,10 @@ def _pair(
         steps=steps,
         constant_over=sum(steps) / 2,
         own_errors=(errors[0] / 1.96, errors[1] / 1.96),
-        log_energy_ratio=_log_energy_ratio(first, second),
+        log_energy_ratio=math.log(later / earlier) if earlier and later else None,
         counted_seconds=min(row.get("counted_seconds") or 0.0 for row in (first, second)),
         waits=(waits(first), waits(second)),
     )
-
-
-def _log_energy_ratio(first: Row, second: Row) -> float | None:
-    earlier, later = joules_per_sample(first), joules_per_sample(second)
-    return math.log(later / earlier) if earlier and later else None
 
 
 def _is_precise(row: Row) -> bool:

@@ -122,15 +122,6 @@ def _hostile(text: str) -> list[tuple[str, Any]]:
 REQUIREMENT = re.compile(r"[a-z-]+(==[0-9][0-9a-z.]*)?|# [^\n]*")
 
 
-def _check_settings(folder: Path) -> None:
-    """Requirements are known names and comments; the settings are the same in both formats."""
-    requirements = (folder / "requirements.txt").read_text(encoding="utf-8")
-    assert all(REQUIREMENT.fullmatch(line) for line in requirements.split("\n")[:-1])
-    from_json = json.loads((folder / "training_arguments.json").read_text(encoding="utf-8"))
-    from_yaml = (folder / "training_arguments.yaml").read_text(encoding="utf-8")
-    assert yaml.safe_load(from_yaml) == from_json
-
-
 @pytest.mark.parametrize("place", range(len(_hostile("x"))))
 def test_exported_script_of_a_hostile_run_runs_inert(place, tmp_path):
     scripts = []
@@ -140,7 +131,12 @@ def test_exported_script_of_a_hostile_run_runs_inert(place, tmp_path):
         with contextlib.suppress(NotExportableError):
             export(spec, folder, label=payload, notes=[payload], versions={"torch": payload})
             scripts.append(folder / "train.py")
-            _check_settings(folder)
+            # Requirements are known names and comments; the settings are the same in both formats.
+            requirements = (folder / "requirements.txt").read_text(encoding="utf-8")
+            assert all(REQUIREMENT.fullmatch(line) for line in requirements.split("\n")[:-1])
+            from_json = json.loads((folder / "training_arguments.json").read_text(encoding="utf-8"))
+            from_yaml = (folder / "training_arguments.yaml").read_text(encoding="utf-8")
+            assert yaml.safe_load(from_yaml) == from_json
     printed = run_guarded(scripts, tmp_path / "work")
     assert printed.split() == list(map(str, scripts))
     assert list((tmp_path / "work").iterdir()) == []

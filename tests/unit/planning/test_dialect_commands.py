@@ -351,6 +351,10 @@ def test_speech_model_has_a_transcript_that_fits_it(model, task, tmp_path):
     assert result.document["model"]["task"] == task
     assert not result.obstacles
     check_files(load_config(result.document))
+    # Whisper's encoder takes one length.
+    guessed = {one.key for one in result.entries if one.key.startswith("length of")}
+    sounds = {"length of the sounds"} if task == "speech-ctc" else set()
+    assert guessed == {"length of the rows"} | sounds
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from jobs.techniques import AXES
+from orchestrator.analysis.grouping import grouped
 from orchestrator.search.model.arrays import Array, Indices, Mask
 from orchestrator.search.model.candidates import Curve
 from orchestrator.search.model.curve_prior import VaryingAxis, varying_axes
@@ -46,10 +47,8 @@ class CurveChoices:
 
     def groups(self, curves: Iterable[int], axes: Mask) -> list[list[int]]:
         """The curves in groups with equal values on some axes."""
-        by_values: dict[tuple[int, ...], list[int]] = {}
-        for curve in curves:
-            by_values.setdefault(tuple(self.codes[curve, axes].tolist()), []).append(curve)
-        return list(by_values.values())
+        values = grouped(curves, lambda curve: tuple(self.codes[curve, axes].tolist()))
+        return list(values.values())
 
 
 def curve_choices(curves: Sequence[Curve], priors: TechniquePriors) -> CurveChoices:
