@@ -12,7 +12,7 @@ from importlib.resources import files
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from orchestrator.analysis.dataset import Dataset
+from orchestrator.analysis.dataset import Dataset, EnvironmentResults
 from orchestrator.analysis.pareto import fronts_by
 from orchestrator.reporting.configurations import MARKS_MEAN
 from orchestrator.reporting.html.chart_data import Shown, chart_data
@@ -53,31 +53,13 @@ def render(report: Report) -> str:
     """The page's text. Strings of a run are escaped."""
     from markupsafe import Markup
 
-    dataset = report.dataset
+    dataset, main = report.dataset, report.dataset.main
     shown = shown_configurations(dataset)
     opens = (own for own in report.parts if own.section.on_page and not own.content.title)
     opening = [f"{report.headline}.", *(line for own in opens for line in own.content.text)]
     opening += left_out(dataset, shown)
-    facts: dict[str, Any] = {"front": None}
-    scripts: tuple[str, ...] = SCRIPTS[:1]
-    if dataset.main is not None:
-        data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
-        facts = {
-            "front": pareto_front.make(dataset, dataset.main),
-            "first": first_decision(data),
-            "budgets": [pick.budget_bytes for pick in dataset.main.budget_picks],
-            "is_log": is_logarithmic(dataset.main.configurations),
-            "data": data,
-            "measures": [(own["name"], own["title"]) for own in data["measures"]],
-            "encodings": [
-                ("", "nothing"),
-                *((own["name"], own["title"]) for own in data["encodings"]),
-            ],
-            **_options(data["environments"]),
-            "json": Markup(script_json(_visible(data))),
-        }
-        scripts = SCRIPTS
-    style, script = _read("page.css"), bundle(scripts)
+    facts = {"front": None} if main is None else _facts(dataset, main, shown)
+    style, script = _read("page.css"), bundle(SCRIPTS[:1] if main is None else SCRIPTS)
     config = dataset.run.config
     template = _templates().get_template("page.html.j2")
     return template.render(
@@ -92,8 +74,27 @@ def render(report: Report) -> str:
         config=config and json.dumps(config, indent=2, sort_keys=True),
         table=TRIALS,
         query_columns=query_columns(dataset),
-        size=dataset.main.memory_column if dataset.main else "peak_allocated_bytes",
+        size=main.memory_column if main else "peak_allocated_bytes",
     )
+
+
+def _facts(dataset: Dataset, main: EnvironmentResults, shown: Shown) -> dict[str, Any]:
+    """What the chart and the decision have, if something was measured."""
+    from markupsafe import Markup
+
+    data = {**chart_data(dataset, shown), "marks": MARKS_MEAN}
+    encodings = ((own["name"], own["title"]) for own in data["encodings"])
+    return {
+        "front": pareto_front.make(dataset, main),
+        "first": first_decision(data),
+        "budgets": [pick.budget_bytes for pick in main.budget_picks],
+        "is_log": is_logarithmic(main.configurations),
+        "data": data,
+        "measures": [(own["name"], own["title"]) for own in data["measures"]],
+        "encodings": [("", "nothing"), *encodings],
+        **_options(data["environments"]),
+        "json": Markup(script_json(_visible(data))),
+    }
 
 
 def shown_configurations(dataset: Dataset, limit: int = MAX_CONFIGURATIONS) -> Shown:
