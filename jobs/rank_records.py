@@ -35,10 +35,7 @@ def merged(records: Sequence[TrialRecord]) -> TrialRecord:
     first, *others = records
     if not others:
         return first
-    # Of several flags of a kind, the first rank's.
-    flags = {flag.kind: flag for record in reversed(records) for flag in record.flags}
-    flagged = flag_columns(list(flags.values()))
-    values = {**first.measurements, **_figures(records), **flagged}
+    values = {**first.measurements, **_figures(records), **_flags(records)}
     steps = dict(first.steps)
     if "loss" in steps:
         losses = zip(*(record.steps["loss"] for record in records), strict=True)
@@ -64,3 +61,9 @@ def _figures(records: Sequence[TrialRecord]) -> dict[str, Any]:
         samples = values["samples_per_second"] * by_rank[0]["counted_seconds"]
         values["joules_per_sample"] = values["energy_joules"] / samples
     return values
+
+
+def _flags(records: Sequence[TrialRecord]) -> dict[str, Any]:
+    """The columns of the flags that any rank has; of several of a kind, the first rank's."""
+    by_kind = {flag.kind: flag for record in reversed(records) for flag in record.flags}
+    return flag_columns(list(by_kind.values()))

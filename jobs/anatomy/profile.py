@@ -35,16 +35,7 @@ def profile(trained: Trained, row: Mapping[str, Any]) -> Anatomy:
     """Train a few more steps and say where memory and time went. Raises what training may raise.
     ``row`` has the trial's measurements, which do not contain the profile's own memory."""
     readings = _device_readings(row)
-    model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
-    # No ranges around compiled modules: they would recompile the code.
-    ranges = nullcontext() if is_compiled(trained.model) else module_ranges(model)
-    profiler = StepProfiler(
-        lambda: live_tensors(model, trained.optimizer, trained.reference_model),
-        ranges,
-        on_gpu=torch.cuda.is_available(),
-        timed_steps=_timed_steps(row),
-        usual_data_wait=row["data_seconds_median"],
-    )
+    profiler = _profiler(trained, row)
     # A collection would delay a timed step. A trace has many objects, which make collections slow.
     gc.disable()
     try:
@@ -67,6 +58,19 @@ def _bucket_sizes(optimizer: Any) -> set[int]:
     """Bytes of DeepSpeed's gradient buckets, which count elements of a dtype not known here."""
     buckets = [getattr(layer, "reduce_bucket_size", 0) for layer in optimizer_layers(optimizer)]
     return {int(elements) * width for elements in buckets if elements for width in (2, 4)}
+
+
+def _profiler(trained: Trained, row: Mapping[str, Any]) -> StepProfiler:
+    model = trained.accelerator.unwrap_model(trained.model, keep_torch_compile=False)
+    # No ranges around compiled modules: they would recompile the code.
+    ranges = nullcontext() if is_compiled(trained.model) else module_ranges(model)
+    return StepProfiler(
+        lambda: live_tensors(model, trained.optimizer, trained.reference_model),
+        ranges,
+        on_gpu=torch.cuda.is_available(),
+        timed_steps=_timed_steps(row),
+        usual_data_wait=row["data_seconds_median"],
+    )
 
 
 def _timed_steps(row: Mapping[str, Any]) -> int:

@@ -107,18 +107,21 @@ class StepProfiler(Listener):
         if self._finished_steps == max(1, self.timed_steps):
             self._synchronize()
             self._is_timing = False
-            seconds: dict[str, float] = {
-                phase: median * phase_weight(phase, self.repetitions)
-                for phase, median in self._timer.median_seconds().items()
-            }
-            seconds["data"] = min(seconds.get("data", 0.0), self.usual_data_wait)
-            self.phase_seconds = seconds
+            self.phase_seconds = self._seconds_of_a_step()
         if self.profile is not None:
             self._stop_profile()
             return True
         if self._finished_steps == self.timed_steps:
             self._start_profile()
         return False
+
+    def _seconds_of_a_step(self) -> dict[str, float]:
+        seconds: dict[str, float] = {
+            phase: median * phase_weight(phase, self.repetitions)
+            for phase, median in self._timer.median_seconds().items()
+        }
+        seconds["data"] = min(seconds.get("data", 0.0), self.usual_data_wait)
+        return seconds
 
     def _start_profile(self) -> None:
         """Note what is allocated, then begin the profile. The device is idle in between."""

@@ -113,6 +113,14 @@ def _claim_file(path: Path) -> Path:
     return path.with_suffix(".pid")
 
 
+def _claim(path: Path) -> int:
+    """The process id of the parent at this socket, which no other slot can try any more: a stopped
+    parent shall not hold up every slot. Raises OSError if another slot was first."""
+    pid = int(_claim_file(path).read_text())
+    _claim_file(path).unlink()  # one of several slots succeeds
+    return pid
+
+
 def accept(listener: socket.socket) -> socket.socket:
     """In the parent: wait for a slot. Only one slot can take a parent over."""
     # Under memory pressure the kernel shall kill this process rather than the driver, as Ray's
@@ -163,10 +171,7 @@ def take_over(cpus: int) -> tuple[PrewarmedParent, socket.socket, int] | None:
     path = _socket_path(Path(folder), devices, cpus)
     connection = socket.socket(socket.AF_UNIX)
     try:
-        # No other slot can try this parent any more: a stopped one shall not hold up every slot.
-        pid = int(_claim_file(path).read_text())
-        _claim_file(path).unlink()  # one of several slots succeeds
-        parent = PrewarmedParent(pid)
+        parent = PrewarmedParent(_claim(path))
         connection.connect(str(path))
         return parent, connection, os.open(path.with_suffix(".err"), os.O_RDONLY)
     except OSError:

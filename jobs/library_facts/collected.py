@@ -136,21 +136,12 @@ _NAMES = re.compile(r'config\.([a-z]\w*)|"([a-z]\w*)"')
 def collected(references: Iterable[str]) -> dict[str, Any]:
     """All facts. ``references`` are the classes ``module:Class`` whose parameters are wanted."""
     import transformers
-    from torch._dynamo import list_backends
-    from transformers.trainer_utils import SchedulerType
-    from transformers.training_args import OptimizerNames
 
     configurations = Configurations()
     folder = Path(transformers.__file__).parent / "models"
     return {
         "training_arguments": _defaults(transformers.TrainingArguments),
-        # Field of ``TrainingArguments`` of type text -> the only values that it takes.
-        "argument_values": {
-            "optim": [own.value for own in OptimizerNames],
-            "lr_scheduler_type": [own.value for own in SchedulerType],
-            # Those for debugging, too: they have tags that the default leaves out.
-            "torch_compile_backend": list_backends(None),
-        },
+        "argument_values": _argument_values(),
         "argument_types": parameters_of(transformers.TrainingArguments),
         "model_types": configurations.of_model_type,
         "configurations": configurations.by_name,
@@ -166,6 +157,20 @@ def _defaults(arguments: Any) -> dict[str, Any]:
     """Field -> its default in a list; an empty one if that is not a plain value."""
     fields = [field for field in dataclasses.fields(arguments) if field.init]
     return {field.name: [field.default] if is_plain(field.default) else [] for field in fields}
+
+
+def _argument_values() -> dict[str, list[str]]:
+    """Field of ``TrainingArguments`` of type text -> the only values that it takes."""
+    from torch._dynamo import list_backends
+    from transformers.trainer_utils import SchedulerType
+    from transformers.training_args import OptimizerNames
+
+    return {
+        "optim": [own.value for own in OptimizerNames],
+        "lr_scheduler_type": [own.value for own in SchedulerType],
+        # Those for debugging, too: they have tags that the default leaves out.
+        "torch_compile_backend": list_backends(None),
+    }
 
 
 def _model(folder: Path) -> dict[str, Any]:

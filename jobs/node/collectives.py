@@ -55,10 +55,7 @@ def _measured() -> list[dict[str, Any]]:
     for size in GPU_SIZES if device.type == "cuda" else CPU_SIZES:
         whole = torch.zeros(size, dtype=torch.uint8, device=device).view(torch.bfloat16)
         for name, operation in _operations(whole, world_size):
-            calls = max(2, min(50, 2**28 // size))
-            _seconds(operation, 2)  # the first calls connect the ranks
-            rounds = (_seconds(operation, calls) for _ in range(_ROUNDS))
-            seconds = statistics.median(rounds) / calls
+            seconds = _median_seconds(operation, calls=max(2, min(50, 2**28 // size)))
             sent = _TRAFFIC[name] * size * (world_size - 1) / world_size
             figures.append(
                 {
@@ -81,6 +78,11 @@ def _operations(whole: Any, world_size: int) -> Sequence[tuple[str, Callable[[],
         ("all-gather", lambda: distributed.all_gather_into_tensor(whole, part)),
         ("reduce-scatter", lambda: distributed.reduce_scatter_tensor(part, whole)),
     )
+
+
+def _median_seconds(operation: Callable[[], object], calls: int) -> float:
+    _seconds(operation, 2)  # the first calls connect the ranks
+    return statistics.median(_seconds(operation, calls) for _ in range(_ROUNDS)) / calls
 
 
 def _seconds(operation: Callable[[], object], calls: int) -> float:

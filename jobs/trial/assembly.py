@@ -58,15 +58,12 @@ def assemble(
 
     enter("trainer")
     make_optimizer = bound(spec, "optimizer")
-    # When the meter may stop. Ranks must end together, and their own times would not agree.
-    alone = spec.world_size == 1
-    relative_error = wanted_error(spec.measure.relative_error, device.type) if alone else 0.0
     meter = Meter(
         trackers,
         enter,
         warmup_steps=warmup_steps,
         total_steps=steps or _steps_in_an_epoch(spec, len(dataset)),
-        relative_error=relative_error,
+        relative_error=_relative_error(spec, device),
         device=device,
         count_samples=getattr(collator, "count_samples", None),
         ragged=ragged,
@@ -107,6 +104,11 @@ def _warmup_steps(spec: TrialSpec, device: torch.device) -> int:
     in the last one, and optimizer states exist only from the second on."""
     asked = spec.measure.warmup_steps
     return max(asked, 2) if device.type == "cpu" and spec.measure.inspect else asked
+
+
+def _relative_error(spec: TrialSpec, device: torch.device) -> float:
+    """When the meter may stop. Ranks must end together, and their own times would not agree."""
+    return 0.0 if spec.world_size > 1 else wanted_error(spec.measure.relative_error, device.type)
 
 
 def _total_steps(spec: TrialSpec, warmup_steps: int) -> int | None:

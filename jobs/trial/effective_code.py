@@ -55,16 +55,7 @@ COLUMNS = (
 def code(model: torch.nn.Module) -> dict[str, Any]:
     """Values for those of ``COLUMNS`` that apply. ``model`` is without wrappers."""
     inner = inside_adapter(model)
-    import torch
-
-    linears = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
-    names = [type(module).__name__ for module in linears]
-    counts = {"linear_layers": len(names), "float8_linears": names.count("Float8Linear")}
-    # torchao has a class of its own for each family of number formats.
-    rounding = sum(name.endswith("FakeQuantizedLinear") for name in names)
-    if rounding:
-        counts["fake_quantized_linears"] = rounding
-    values = {**_compilation(), **_loss(inner), **_layers(model), **counts, **_allocator()}
+    values = {**_compilation(), **_loss(inner), **_layers(model), **_linears(model), **_allocator()}
     if offloading := getattr(model, "activation_offloading", None):
         values["offloaded_activation_bytes"] = offloading.moved_bytes
     chooses_experts = getattr(inner, "_can_set_experts_implementation", None)
@@ -149,3 +140,16 @@ def _allocator() -> dict[str, Any]:
     if any(divisions.values()):
         changed.append(f"roundup_power2_divisions:{max(divisions.values())}")
     return {"allocator_settings": ", ".join(changed)}
+
+
+def _linears(model: torch.nn.Module) -> dict[str, Any]:
+    import torch
+
+    linears = [module for module in model.modules() if isinstance(module, torch.nn.Linear)]
+    names = [type(module).__name__ for module in linears]
+    counts = {"linear_layers": len(names), "float8_linears": names.count("Float8Linear")}
+    # torchao has a class of its own for each family of number formats.
+    rounding = sum(name.endswith("FakeQuantizedLinear") for name in names)
+    if rounding:
+        counts["fake_quantized_linears"] = rounding
+    return counts

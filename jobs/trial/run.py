@@ -51,14 +51,10 @@ def run(
         phases.append(phase)
         announce(phase)
 
-    from jobs.trackers import TRACKERS, Operators
-
     outcome, rule, reason = Outcome.OK, "", ""
     anatomy: Anatomy | None = None
     with ExitStack() as stack:
-        # Without inspection, no operator is looked at.
-        kinds = [kind for kind in TRACKERS if spec.measure.inspect or kind is not Operators]
-        trackers = [stack.enter_context(kind()) for kind in kinds]
+        trackers = [stack.enter_context(tracker) for tracker in _trackers(spec)]
         try:
             derived, anatomy = _measure(
                 spec, trackers, enter, context_bytes=context_bytes, folder=scratch
@@ -91,6 +87,13 @@ def _failure(error: BaseException, spec: TrialSpec, phase: str) -> tuple[Outcome
     if outcome is Outcome.OUT_OF_MEMORY and (cap := memory_cap.of(spec)):
         reason = f"{memory_cap.in_words(cap)}: {reason}"
     return outcome, rule, _DOING.get(phase, "") + reason
+
+
+def _trackers(spec: TrialSpec) -> list[Tracker]:
+    """New instruments for a trial. Without inspection, no operator is looked at."""
+    from jobs.trackers import TRACKERS, Operators
+
+    return [kind() for kind in TRACKERS if spec.measure.inspect or kind is not Operators]
 
 
 def _measure(

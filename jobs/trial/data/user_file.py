@@ -203,12 +203,7 @@ def trainable_rows(dataset: Any, task: Task, path: str, vocabulary: int | None) 
         return dataset
     plain = dataset.with_format(None)
     _check_token_ids(plain, path, vocabulary)
-    # A causal language model predicts each token from those before it, so not the first one.
-    begin = 1 if task == "causal-lm" else 0
-    targets = _mask(plain, "input_ids", begin)
-    if "labels" in plain.column_names and (labels := _mask(plain, "labels", begin)).size:
-        targets = labels
-    kept = _mask(plain, "input_ids", begin=0) & targets
+    kept = _learnable(plain, task)
     if kept.all():
         return dataset
     if not kept.any():
@@ -221,6 +216,15 @@ def trainable_rows(dataset: Any, task: Task, path: str, vocabulary: int | None) 
         stacklevel=2,
     )
     return dataset.select(np.flatnonzero(kept))
+
+
+def _learnable(dataset: Any, task: Task) -> np.ndarray:
+    # A causal language model predicts each token from those before it, so not the first one.
+    begin = 1 if task == "causal-lm" else 0
+    targets = _mask(dataset, "input_ids", begin)
+    if "labels" in dataset.column_names and (labels := _mask(dataset, "labels", begin)).size:
+        targets = labels
+    return _mask(dataset, "input_ids", begin=0) & targets
 
 
 def _check_token_ids(dataset: Any, path: str, vocabulary: int | None) -> None:
