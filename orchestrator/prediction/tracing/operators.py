@@ -139,17 +139,15 @@ def _attention_work(func: Any, args: tuple[Any, ...]) -> tuple[int, tuple[int, i
     """Floating-point operations; and how many scores an attention computes, for how many of them
     dropout draws a number, and how many a mask changes."""
     given = dict(zip((own.name for own in func._schema.arguments), args, strict=False))
-    query, key, value = (given[name] for name in ("query", "key", "value"))
+    query, value = given["query"], given["value"]
     # A causal kernel skips the blocks of later keys.
-    parts = 1 + bool(given.get("is_causal"))
-    queries = prod(query.shape[:-1])
-    scores = queries * key.shape[-2] // parts
+    scores = prod(query.shape[:-1]) * _keys(func, given) // (1 + bool(given.get("is_causal")))
     # Two products forward; five backward, because the scores are computed again.
-    flop = 2 * queries * _keys(func, given) * (query.shape[-1] + value.shape[-1])
+    flop = 2 * scores * (query.shape[-1] + value.shape[-1])
     if "out" in given:
         flop = flop * 5 // 2
     is_masked = given.get("attn_bias") is not None
-    return flop // parts, (scores, scores * bool(given.get("dropout_p")), scores * is_masked, 0)
+    return flop, (scores, scores * bool(given.get("dropout_p")), scores * is_masked, 0)
 
 
 def _keys(func: Any, given: Mapping[str, Any]) -> int:

@@ -69,6 +69,17 @@ def test_causal_attention_computes_half():
     assert attention(is_causal=False) == 2 * attention(is_causal=True) == 4 * 2 * 64 * 64 * 16
 
 
+def test_rows_in_one_sequence_have_the_scores_of_their_own_keys():
+    query, key, value = (_empty(96, heads, 16) for heads in (4, 2, 2))
+    begins = torch.empty(4, dtype=torch.int32, device="meta")  # three rows of 32
+    operator = torch.ops.aten._flash_attention_forward
+    options = (begins, begins, 32, 32, 0.0, True, False)
+    found = _recorded(lambda: operator(query, key, value, *options))
+    scores = 96 * 4 * 32 // 2
+    assert found["bf16 flash attention"][0][3] == scores
+    assert found["bf16 flash attention"][0][0] == 2 * scores * 32
+
+
 @pytest.mark.parametrize("is_masked", [False, True])
 def test_mask_changes_every_score(is_masked):
     query, key, value = (_empty(1, 2, 64, 16) for _ in range(3))
