@@ -90,7 +90,8 @@ def _work(
     name: str, func: Any, args: tuple[Any, ...], output: Any
 ) -> tuple[str, int, tuple[int, int, int, int]]:
     """Number format, floating-point operations and sizes of a product or an attention."""
-    formats = [_FORMATS.get(own.dtype, "fp32") for own in tensors(args)]
+    numbers = (own.dtype for own in tensors(args) if own.is_floating_point())
+    formats = [_FORMATS.get(own, "fp32") for own in numbers] or ["fp32"]
     if name in _ATTENTION:
         return f"{formats[0]} ", *_attention_work(func, args)
     if _KINDS.get(name) != "products":

@@ -59,6 +59,17 @@ def test_operator_is_counted_with_its_arithmetic_and_bytes(run, expected):
     assert _recorded(run) == expected
 
 
+@pytest.mark.parametrize(
+    ("dtype", "kind"),
+    [(torch.bfloat16, "bf16 grouped products"), (torch.float32, "fp32 grouped products")],
+)
+def test_groups_of_rows_are_multiplied_in_the_format_of_the_weights(dtype, kind):
+    rows, weights = _empty(32, 16, dtype=dtype), _empty(4, 16, 24, dtype=dtype)
+    ends = torch.empty(4, dtype=torch.int32, device="meta")
+    found = _recorded(lambda: torch.ops.aten._grouped_mm(rows, weights, ends))
+    assert found[kind][0][0] == 2 * 32 * 16 * 24
+
+
 def test_causal_attention_computes_half():
     def attention(*, is_causal: bool) -> float:
         inputs = [_empty(1, 2, 64, 16) for _ in range(3)]
