@@ -124,13 +124,17 @@ class _BatchSizeVerb:
         )
         tuned = tune_batch_sizes(start, self.sets, goal)
         _print_answers(self.config, tuned, start.folder, as_json=options.as_json)
-        if any(part.is_interrupted for part in tuned):
-            return cli.EXIT_INTERRUPTED
-        for part in tuned:
-            for answer in part.answers:
-                if answer.largest is None and answer.unfinished:
-                    return cli.EXIT_FAILURE
-        return cli.EXIT_OK
+        return _exit_status(tuned)
+
+
+def _exit_status(tuned: Sequence[HardwareAnswers]) -> int:
+    if any(part.is_interrupted for part in tuned):
+        return cli.EXIT_INTERRUPTED
+    for part in tuned:
+        for answer in part.answers:
+            if answer.largest is None and answer.unfinished:
+                return cli.EXIT_FAILURE
+    return cli.EXIT_OK
 
 
 def _print_answers(

@@ -86,10 +86,7 @@ def finish(main: Callable[[], int]) -> NoReturn:
         status = EXIT_INTERRUPTED
     except BrokenPipeError:
         # A closed pipe is fine only if it is that of our own output.
-        # A closed pipe reports an error at once, without any wait.
-        poll = select.poll()
-        poll.register(sys.stdout.fileno(), 0)
-        if not any(event & select.POLLERR for _, event in poll.poll(0)):
+        if not _is_stdout_closed():
             raise  # another pipe is broken, which is an error
         _discard_stdout()
         status = EXIT_BROKEN_PIPE
@@ -107,6 +104,13 @@ def _discard_stdout() -> None:
     """Send the rest of stdout to /dev/null. Python flushes stdout once more when it ends, and would
     otherwise print an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _is_stdout_closed() -> bool:
+    # A closed pipe reports an error at once, without any wait.
+    poll = select.poll()
+    poll.register(sys.stdout.fileno(), 0)
+    return any(event & select.POLLERR for _, event in poll.poll(0))
 
 
 def epilog(statuses: Mapping[int, str]) -> str:

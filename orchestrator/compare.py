@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from orchestrator import argument_types, cli
 
 if TYPE_CHECKING:
+    from orchestrator.analysis.comparison.changes import Comparison
     from orchestrator.analysis.dataset import Dataset
 
 EXIT_WORSE, EXIT_DIFFERENT_HARDWARE = 1, 3
@@ -28,17 +29,22 @@ def _compare(before: Dataset, after: Dataset, options: argparse.Namespace) -> in
     from orchestrator.analysis.comparison.two_runs import compare
 
     comparison = compare(before, after, different_hosts=options.different_hardware)
-    different = []
-    for difference in comparison.differences:
-        is_hardware = difference.name in ("gpu_model", "cpu_model")
-        if is_hardware or difference.part in ("model", "data"):
-            different.append(f"{difference.label}: {difference.before} -> {difference.after}")
+    different = _incomparable(comparison)
     if different and not options.different_hardware:
         what = "the runs differ in hardware, model or data (--different-hardware compares them)"
         print(f"{what}: {'; '.join(different)}", file=sys.stderr)
         return EXIT_DIFFERENT_HARDWARE
     if not comparison.matched:
         print("no configuration ended ok in both runs", file=sys.stderr)
+    _print(before, after, comparison, options)
+    if options.fail_over is not None and comparison.fails(options.fail_over):
+        return EXIT_WORSE
+    return cli.EXIT_OK
+
+
+def _print(
+    before: Dataset, after: Dataset, comparison: Comparison, options: argparse.Namespace
+) -> None:
     from orchestrator.reporting.verbs.comparison import markdown, render, to_json
 
     if options.json:
@@ -47,9 +53,15 @@ def _compare(before: Dataset, after: Dataset, options: argparse.Namespace) -> in
         print(markdown(before, after, comparison))
     else:
         print(render(before, after, comparison))
-    if options.fail_over is not None and comparison.fails(options.fail_over):
-        return EXIT_WORSE
-    return cli.EXIT_OK
+
+
+def _incomparable(comparison: Comparison) -> list[str]:
+    listed = []
+    for difference in comparison.differences:
+        is_hardware = difference.name in ("gpu_model", "cpu_model")
+        if is_hardware or difference.part in ("model", "data"):
+            listed.append(f"{difference.label}: {difference.before} -> {difference.after}")
+    return listed
 
 
 def command_line() -> argparse.ArgumentParser:

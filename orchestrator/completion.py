@@ -41,11 +41,16 @@ def all_verbs() -> argparse.ArgumentParser:
         subparser = subparsers.add_parser(
             verb, parents=[of_verb], add_help=False, help=of_verb.description
         )
-        for action in subparser._get_positional_actions() + subparser._get_optional_actions():
-            # Both types stand for a path on this machine, whose names the shell completes.
-            if action.type in (Path, run_location):
-                action.complete = shtab.FILE  # type: ignore[attr-defined]
+        _complete_files(subparser)
     return parser
+
+
+def _complete_files(parser: argparse.ArgumentParser) -> None:
+    """Let the shell complete file names for the arguments that take a path."""
+    for action in parser._get_positional_actions() + parser._get_optional_actions():
+        # Both types stand for a path on this machine.
+        if action.type in (Path, run_location):
+            action.complete = shtab.FILE  # type: ignore[attr-defined]
 
 
 if __name__ == "__main__":

@@ -76,13 +76,7 @@ def command_line() -> argparse.ArgumentParser:
     )
     cli.add_run(parser)
     _add_constraints(parser)
-    add = parser.add_argument
-    price = "price of a GPU hour, for costs"
-    add("--price-per-hour", type=argument_types.above_zero, metavar="P", help=price)
-    samples = "size of your data set, for hours and costs"
-    add("--samples", type=argument_types.count, metavar="N", help=samples)
-    epochs = "passes over it (default: those of the run's own training arguments, or 1)"
-    add("--epochs", type=argument_types.above_zero, metavar="N", help=epochs)
+    _add_workload(parser)
     export = "write the files to train with"
     parser.add_argument("--export", type=Path, metavar="DIR", help=export)
     own = (
@@ -132,6 +126,16 @@ def _print_longest(run: Run, options: argparse.Namespace) -> int:
         lines = longest_context.lines(run.dataset, contexts, options.memory)
         print(visible("\n".join(lines)))
     return cli.EXIT_OK if contexts else cli.EXIT_FAILURE
+
+
+def _add_workload(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    price = "price of a GPU hour, for costs"
+    add("--price-per-hour", type=argument_types.above_zero, metavar="P", help=price)
+    samples = "size of your data set, for hours and costs"
+    add("--samples", type=argument_types.count, metavar="N", help=samples)
+    epochs = "passes over it (default: those of the run's own training arguments, or 1)"
+    add("--epochs", type=argument_types.above_zero, metavar="N", help=epochs)
 
 
 def _print(answer: Answer, options: argparse.Namespace, forecasts: Sequence[GpuForecast]) -> None:

@@ -43,13 +43,7 @@ def size_bytes(value: object) -> int:
 
 def _number_of_bytes(value: object) -> int | None:
     if isinstance(value, str):
-        match = re.fullmatch(SIZE_PATTERN, value.strip())
-        # Refuse "16i": an "i" needs a prefix such as G before it.
-        if match is None or (match[3] and not match[2]):
-            return None
-        base = 1024 if match[3] else 1000
-        # A float has no room for a number of a thousand digits.
-        return int(Decimal(match[1]) * base ** _POWERS[match[2].lower()])
+        return _bytes_of_text(value)
     # To Python, True is the integer 1.
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
@@ -57,6 +51,16 @@ def _number_of_bytes(value: object) -> int | None:
     if value != value or value in (math.inf, -math.inf) or value != int(value):
         return None
     return int(value)
+
+
+def _bytes_of_text(text: str) -> int | None:
+    match = re.fullmatch(SIZE_PATTERN, text.strip())
+    # Refuse "16i": an "i" needs a prefix such as G before it.
+    if match is None or (match[3] and not match[2]):
+        return None
+    base = 1024 if match[3] else 1000
+    # A float has no room for a number of a thousand digits.
+    return int(Decimal(match[1]) * base ** _POWERS[match[2].lower()])
 
 
 def duration_seconds(value: object) -> float:

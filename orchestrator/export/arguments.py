@@ -109,9 +109,7 @@ def accelerate(spec: TrialSpec) -> dict[str, Any]:
         "use_cpu": not spec.needs.gpus,
     }
     if spec.settings.deepspeed is None:
-        asked = spec.settings.training_arguments
-        precision = next((own for own in ("bf16", "fp16") if asked.get(own)), "no")
-        return {**settings, "mixed_precision": precision}
+        return {**settings, "mixed_precision": _mixed_precision(spec)}
     # The DeepSpeed file sets the precision. Accelerate refuses a second setting of it.
     zero = spec.settings.deepspeed.get("zero_optimization") or {}
     deepspeed_file = {
@@ -120,3 +118,9 @@ def accelerate(spec: TrialSpec) -> dict[str, Any]:
         "zero3_init_flag": zero.get("stage", 0) == 3,
     }
     return {**settings, "distributed_type": "DEEPSPEED", "deepspeed_config": deepspeed_file}
+
+
+def _mixed_precision(spec: TrialSpec) -> str:
+    """As accelerate names it."""
+    asked = spec.settings.training_arguments
+    return next((own for own in ("bf16", "fp16") if asked.get(own)), "no")

@@ -46,14 +46,7 @@ def data_code(data: DataSpec, model: ModelSpec) -> dict[str, Any]:
 def _file(file: DatasetFile | None) -> dict[str, Any] | None:
     if file is None:
         return None
-    for declared in dataclasses.fields(file):
-        value = getattr(file, declared.name)
-        # An empty value means that the field is not used.
-        if declared.name in _SUPPORTED or value == declared.default or not value:
-            continue
-        raise NotExportableError(
-            f"the data were read with {declared.name}, which the exported files cannot do"
-        )
+    _check_fields(file)
     # Refuse URLs, because the training would read whatever another machine serves.
     if "://" in file.path or "::" in file.path:
         raise NotExportableError(f"{file.path!r} is not a local path")
@@ -68,6 +61,17 @@ def _file(file: DatasetFile | None) -> dict[str, Any] | None:
         "max_length": literal(int(file.max_length)),
         "max_tokens": literal(file.max_tokens),
     }
+
+
+def _check_fields(file: DatasetFile) -> None:
+    for declared in dataclasses.fields(file):
+        value = getattr(file, declared.name)
+        # An empty value means that the field is not used.
+        if declared.name in _SUPPORTED or value == declared.default or not value:
+            continue
+        raise NotExportableError(
+            f"the data were read with {declared.name}, which the exported files cannot do"
+        )
 
 
 def _synthetic(synthetic: SyntheticData | None) -> dict[str, Any] | None:

@@ -28,7 +28,7 @@ from orchestrator.planning.choices.base_arguments import (
 )
 from orchestrator.planning.document import Document, Source, folder_of, read_document, read_text
 from orchestrator.planning.keys.config_errors import typed
-from orchestrator.planning.keys.config_model import ConfigFile, FollowUpPolicy
+from orchestrator.planning.keys.config_model import ConfigFile, FollowUpPolicy, FollowUpSection
 from orchestrator.planning.plan import configurations
 from orchestrator.planning.prechecks.model_configuration import (
     ModelConfiguration,
@@ -128,9 +128,6 @@ def _checked(
     name = file.name or stem or "sweep"
     folder = folder_of(source)
     data = _data(file, folder)
-    fields = dict(file.follow_up)
-    if file.follow_up.profile != "frontier":
-        fields["profiles"] = 0  # with "all", every trial of the search profiles itself
     return SweepConfig(
         name=name,
         source=source,
@@ -145,7 +142,7 @@ def _checked(
         trials=grids.trials,
         measure=_measure(file),
         repeats=file.measure.repeats,
-        follow_up=FollowUpPolicy(**fields),
+        follow_up=_follow_up(file.follow_up),
         cpu_fallback=file.cpu_fallback,
         resources=file.resources,
         budgets=tuple(file.budgets),
@@ -212,6 +209,13 @@ def _located(name: str | None, folder: Path) -> str | None:
     if name is None or not (name.startswith((".", "/")) or (folder / name).is_dir()):
         return name
     return os.path.abspath(folder / name)
+
+
+def _follow_up(section: FollowUpSection) -> FollowUpPolicy:
+    fields = dict(section)
+    if section.profile != "frontier":
+        fields["profiles"] = 0  # with "all", every trial of the search profiles itself
+    return FollowUpPolicy(**fields)
 
 
 def _measure(file: ConfigFile) -> MeasureSpec:

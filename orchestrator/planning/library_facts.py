@@ -76,18 +76,21 @@ def answers_of(
             answers[at] = answer
             # With a reason, nothing may be wrong another time: the model has been downloaded.
             if "reason" not in answer:
-                path = paths[at]
-                # A cache that cannot be written costs only the time to ask again.
-                with contextlib.suppress(OSError):
-                    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                    with written_beside(path) as partial:
-                        partial.write_text(json.dumps(answer), encoding="utf-8")
+                _remember(paths[at], answer)
     return answers
 
 
 def _remembered(path: Path) -> Any:
     with contextlib.suppress(OSError, ValueError):
         return json.loads(path.read_text(encoding="utf-8"))
+
+
+def _remember(path: Path, answer: Any) -> None:
+    # A cache that cannot be written costs only the time to ask again.
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with written_beside(path) as partial:
+            partial.write_text(json.dumps(answer), encoding="utf-8")
 
 
 def digest(*parts: Any) -> str:
@@ -105,13 +108,7 @@ def _folder() -> Path:
 def _identities() -> list[Any]:
     """What the answers depend on: Python, the installed packages, the libraries and where they lie,
     and our own code."""
-    # Every installed package with its version, by the folders of their metadata. Any of them may
-    # decide an answer: transformers refuses some models without ``kernels``.
-    names: list[str] = []
-    for folder in sys.path:
-        with contextlib.suppress(OSError):
-            names += [name for name in os.listdir(folder or ".") if name.endswith(".dist-info")]
-    identities: list[Any] = [platform.python_version(), sorted(names)]
+    identities: list[Any] = [platform.python_version(), _installed()]
     for name in _LIBRARIES:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.origin is not None:
@@ -119,6 +116,16 @@ def _identities() -> list[Any]:
     for path in sorted(Path(library_facts.__file__).parent.glob("*.py")):
         identities.append(hashlib.sha256(path.read_bytes()).hexdigest())
     return identities
+
+
+def _installed() -> list[str]:
+    """Every installed package with its version, by the folders of their metadata. Any of them may
+    decide an answer: transformers refuses some models without ``kernels``."""
+    names: list[str] = []
+    for folder in sys.path:
+        with contextlib.suppress(OSError):
+            names += [name for name in os.listdir(folder or ".") if name.endswith(".dist-info")]
+    return sorted(names)
 
 
 def installed_version(package: str) -> str:

@@ -65,12 +65,9 @@ def card_fit(spec: TrialSpec, prediction: Prediction, card: Gpu) -> CardFit:
     if lacks := _refusal(spec, card):
         return CardFit(fit="no", lacks=lacks)
     own = _on_card(prediction, card, deepspeed=spec.settings.deepspeed is not None)
-    # The number format that the card can only emulate; PyTorch does that for bf16.
-    arguments, kwargs = spec.settings.training_arguments, spec.settings.model_kwargs
-    uses_bf16 = arguments.get("bf16") or kwargs.get("dtype") == "bfloat16"
     return CardFit(
         fit=own.fits(card.total_bytes),
-        lacks="bf16 without tensor cores" if uses_bf16 and card.capability < 8.0 else "",
+        lacks=_slowdown(spec, card),
         device=own.device,
         time=None if prediction.step is None else time_of(prediction.step, card),
     )
@@ -102,3 +99,10 @@ def _refusal(spec: TrialSpec, card: Gpu) -> str:
     if max(needed, default=0.0) <= card.capability:
         return ""
     return f"a technique needs compute capability {max(needed)}"
+
+
+def _slowdown(spec: TrialSpec, card: Gpu) -> str:
+    """The number format that the card can only emulate; PyTorch does that for bf16."""
+    arguments, kwargs = spec.settings.training_arguments, spec.settings.model_kwargs
+    uses_bf16 = arguments.get("bf16") or kwargs.get("dtype") == "bfloat16"
+    return "bf16 without tensor cores" if uses_bf16 and card.capability < 8.0 else ""

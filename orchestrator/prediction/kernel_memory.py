@@ -89,13 +89,17 @@ def _coalesced(layout: Sequence[int]) -> tuple[list[Dimension], list[Dimension]]
     for size, stride, is_reduced in sorted(dimensions, key=itemgetter(1)):
         if size == 1:
             continue
-        merged = reduced if is_reduced else kept
-        # One that begins where the last one ends becomes part of it.
-        if merged and merged[-1][0] * merged[-1][1] == stride:
-            stride, closer_size = merged.pop()
-            size *= closer_size
-        merged.append((stride, size))
+        _merge(reduced if is_reduced else kept, stride, size)
     return reduced, kept
+
+
+def _merge(merged: list[Dimension], stride: int, size: int) -> None:
+    """Append a dimension; one that begins where the last one ends becomes part of it."""
+    if merged and merged[-1][0] * merged[-1][1] == stride:
+        closer_stride, closer_size = merged[-1]
+        merged[-1] = (closer_stride, closer_size * size)
+    else:
+        merged.append((stride, size))
 
 
 def _last_power_of_2(size: int) -> int:

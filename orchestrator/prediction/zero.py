@@ -119,12 +119,8 @@ def trial_streams(
         # A later micro-batch finds no gradients, as the first.
         first = _bucketed(first, bucket_bytes)
         later = later and first
-    resident = tuple(
-        Allocation(number=number, formula="tensor", integers=(nbytes,), kind=kind)
-        for number, (nbytes, kind) in enumerate(_resident_sizes(model, engine), 1)
-    )
     return TrialStreams(
-        model=Stream(events=resident),
+        model=Stream(events=tuple(_allocations(_resident_sizes(model, engine)))),
         first=first,
         later=later,
         accumulation=accumulation,
@@ -136,6 +132,13 @@ def trial_streams(
 
 def _trained(model: torch.nn.Module) -> list[torch.nn.Parameter]:
     return [parameter for parameter in model.parameters() if parameter.requires_grad]
+
+
+def _allocations(sizes: Iterable[tuple[int, str]]) -> list[Allocation]:
+    return [
+        Allocation(number=number, formula="tensor", integers=(nbytes,), kind=kind)
+        for number, (nbytes, kind) in enumerate(sizes, 1)
+    ]
 
 
 def _resident_sizes(model: torch.nn.Module, engine: ZeroEngine) -> Iterator[tuple[int, str]]:

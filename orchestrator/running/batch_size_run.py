@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -54,9 +54,7 @@ def tune_batch_sizes(
         if len(parts) > 1:
             start.folder.describe(run_description(config, VERB) | screening.to_json())
         for part in parts:
-            # The run's own folder is locked.
-            below = RunFolder(start.folder.path / part.hardware.replace(" ", "-"))
-            with nullcontext(start.folder) if len(parts) == 1 else below.locked() as folder:
+            with _folder_of(part, start.folder, is_only=len(parts) == 1) as folder:
                 searches = [_search(one, config, goal, part) for one in sets]
                 # The GPU models share one time budget. Each may use what earlier models left over.
                 spent_seconds = time.monotonic() - started_at
@@ -74,6 +72,15 @@ def tune_batch_sizes(
             if answers.is_interrupted:
                 break
     return tuned
+
+
+def _folder_of(
+    part: Cluster, folder: RunFolder, *, is_only: bool
+) -> AbstractContextManager[RunFolder]:
+    """The locked folder of a GPU model: the run's own folder, which is locked, for the only one."""
+    if is_only:
+        return nullcontext(folder)
+    return RunFolder(folder.path / part.hardware.replace(" ", "-")).locked()
 
 
 def _measurement(

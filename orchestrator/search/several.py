@@ -72,12 +72,7 @@ class PerGpuModel(SeveralSearches):
 
     def ask(self) -> TrialSpec | None:
         """The next trial of the first model that has room and a trial."""
-        # A tie-break's model first, then the models with room, most idle slots first.
-        # There is room for one trial more than slots, so no slot waits for its next trial.
-        most_idle_first = sorted(self._slots, key=self._trials_beyond_slots)
-        with_room = [model for model in most_idle_first if self._trials_beyond_slots(model) <= 0]
-        of_tie_break = [] if self._tie_break_model is None else [self._tie_break_model]
-        for model in dict.fromkeys([*of_tie_break, *with_room]):
+        for model in self._models_to_ask():
             trial = self._searches[model].ask()
             if trial is not None:
                 self._outstanding[model].add(trial.trial_id)
@@ -85,6 +80,14 @@ class PerGpuModel(SeveralSearches):
                 self._tie_break_model = model if is_tie_break else None
                 return trial
         return None
+
+    def _models_to_ask(self) -> list[str]:
+        """A tie-break's model first, then the models with room, most idle slots first."""
+        # There is room for one trial more than slots, so no slot waits for its next trial.
+        most_idle_first = sorted(self._slots, key=self._trials_beyond_slots)
+        with_room = [model for model in most_idle_first if self._trials_beyond_slots(model) <= 0]
+        of_tie_break = [] if self._tie_break_model is None else [self._tie_break_model]
+        return list(dict.fromkeys([*of_tie_break, *with_room]))
 
     def _trials_beyond_slots(self, model: str) -> int:
         return len(self._outstanding[model]) - self._slots[model]

@@ -60,16 +60,12 @@ def _between(
     gradients = 0 if accumulation == 1 else smaller.gradient_bytes
     if gradients is None:
         return
-    # One flag of each kind, with the largest value.
-    worst: dict[FlagKind, Flag] = {}
-    for flag in (*smaller.flags, *larger.flags):
-        worst[flag.kind] = max(worst.get(flag.kind, flag), flag, key=lambda own: own.value or 0.0)
     expected = replace(
         at_batch(smaller, micro_batch, accumulation),
         memory_bytes=_memory(smaller, larger, micro_batch) + gradients,
         samples_per_second=_speed(smaller, larger, micro_batch),
         speed_error=max(smaller.speed_error, larger.speed_error, key=attrgetter("half_width95")),
-        flags=tuple(worst.values()),
+        flags=_worst_flags((*smaller.flags, *larger.flags)),
     )
     yield recorded.suspected(Offer(configuration=expected, measured=smaller, larger=larger))
 
@@ -97,3 +93,11 @@ def _speed(smaller: Configuration, larger: Configuration, micro_batch: int) -> f
 
 def _share(smaller: Configuration, larger: Configuration, micro_batch: int) -> float:
     return (micro_batch - smaller.micro_batch) / (larger.micro_batch - smaller.micro_batch)
+
+
+def _worst_flags(flags: Iterable[Flag]) -> tuple[Flag, ...]:
+    """One flag of each kind, with the largest value."""
+    worst: dict[FlagKind, Flag] = {}
+    for flag in flags:
+        worst[flag.kind] = max(worst.get(flag.kind, flag), flag, key=lambda own: own.value or 0.0)
+    return tuple(worst.values())

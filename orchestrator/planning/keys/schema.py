@@ -30,13 +30,7 @@ def json_schema() -> dict[str, Any]:
     # The dialect that pydantic writes.
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "A sweep of training configurations"
-    schema["$defs"] |= {
-        **{f"axis_{name}": _axis(axis) for name, axis in AXES.items()},
-        f"axis_{EFFECTIVE_BATCH}": _EFFECTIVE_BATCH,
-        "axis_argument": {"type": ["string", "number", "boolean", "null"]},
-        "assignment": _axis_mapping(_reference),
-        "grid": _axis_mapping(_one_or_more),
-    }
+    schema["$defs"] |= _axis_definitions()
     properties = schema["properties"]
     # The models leave axes open, because techniques are rows and not fields.
     _refer(properties, "axes", "grid")
@@ -62,11 +56,7 @@ def keys_schema() -> dict[str, Any]:
                 meant = {"description": meaning, **described["properties"][key]}
                 described["properties"][key] = meant
     _add_search(schema)
-    # Loggers are written as a list of names, or as a mapping of names to arguments.
-    names = {"type": "array", "items": {"enum": list(LOGGERS)}, "uniqueItems": True}
-    choice = schema["properties"]["loggers"]
-    choice["anyOf"] = [names, {"$ref": choice.pop("$ref")}]
-    choice.pop("default", None)
+    _add_loggers(schema)
     return schema
 
 
@@ -105,6 +95,24 @@ def _add_search(schema: dict[str, Any]) -> None:
     choice["anyOf"] = [*names, *choice.pop("oneOf")]
     del choice["discriminator"]
     choice["default"] = DEFAULT_SEARCH.kind
+
+
+def _add_loggers(schema: dict[str, Any]) -> None:
+    """Loggers are written as a list of names, or as a mapping of names to arguments."""
+    names = {"type": "array", "items": {"enum": list(LOGGERS)}, "uniqueItems": True}
+    choice = schema["properties"]["loggers"]
+    choice["anyOf"] = [names, {"$ref": choice.pop("$ref")}]
+    choice.pop("default", None)
+
+
+def _axis_definitions() -> dict[str, Any]:
+    return {
+        **{f"axis_{name}": _axis(axis) for name, axis in AXES.items()},
+        f"axis_{EFFECTIVE_BATCH}": _EFFECTIVE_BATCH,
+        "axis_argument": {"type": ["string", "number", "boolean", "null"]},
+        "assignment": _axis_mapping(_reference),
+        "grid": _axis_mapping(_one_or_more),
+    }
 
 
 def _axis(axis: Axis) -> dict[str, Any]:

@@ -44,9 +44,7 @@ def size_and_refused(
     if shipped is not None:
         # These take LoRA in all linear layers, so nothing need be asked of it.
         changes = {name: own for name, own in changes.items() if not _is_in_all_linear(own)}
-    # A checkpoint in a folder may change and keep its name.
-    changed = changed_at(Path(model.name_or_path, "config.json")) if model.name_or_path else 0
-    question = {"model": to_json(model), "changed_at": changed}
+    question = _question_about(model)
     questions = [{**question, "change": own} for own in changes.values()]
     if shipped is None:
         questions.append(question)
@@ -74,6 +72,12 @@ def changes_of(trials: Sequence[TrialSpec]) -> dict[str, list[Any]]:
             chosen = {axis: trial.choices[axis] for axis in _AXES if axis in trial.choices}
             changes[label(chosen, _AXES)] = hooks
     return changes
+
+
+def _question_about(model: ModelSpec) -> dict[str, Any]:
+    # A checkpoint in a folder may change and keep its name.
+    changed = changed_at(Path(model.name_or_path, "config.json")) if model.name_or_path else 0
+    return {"model": to_json(model), "changed_at": changed}
 
 
 def _is_in_all_linear(change: Sequence[Mapping[str, Any]]) -> bool:

@@ -36,12 +36,7 @@ def model_problem(name: str) -> str:
     if problem:
         return problem
     if not (folder / CONFIG).exists():
-        checkpoints = sorted(folder.glob(f"*/{CONFIG}"))
-        if checkpoints:
-            return f'{folder} has no {CONFIG}; did you mean "{checkpoints[-1].parent}"?'
-        if (folder / "adapter_config.json").exists():
-            return f"{folder} holds an adapter (adapter_config.json), not a model with its {CONFIG}"
-        return f"{folder} has no {CONFIG}: it is not a checkpoint that transformers saved"
+        return _without_config(folder)
     if checkpoint_config(name) is None:
         return f"{folder / CONFIG} is no JSON object"
     if not any(any(folder.glob(pattern)) for pattern in _WEIGHTS):
@@ -187,6 +182,15 @@ def _folder_problem(folder: Path, expected: str) -> str:
     if folder.parent.is_dir():
         message += guess_after(folder.name, [path.name for path in folder.parent.iterdir()])
     return message
+
+
+def _without_config(folder: Path) -> str:
+    checkpoints = sorted(folder.glob(f"*/{CONFIG}"))
+    if checkpoints:
+        return f'{folder} has no {CONFIG}; did you mean "{checkpoints[-1].parent}"?'
+    if (folder / "adapter_config.json").exists():
+        return f"{folder} holds an adapter (adapter_config.json), not a model with its {CONFIG}"
+    return f"{folder} has no {CONFIG}: it is not a checkpoint that transformers saved"
 
 
 def _hub_problem(name: str) -> str:

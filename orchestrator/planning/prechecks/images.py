@@ -2,6 +2,7 @@
 
 import importlib.util
 from pathlib import Path
+from typing import Any
 
 from jobs.spec import SyntheticData
 from jobs.techniques.hooks import service
@@ -57,10 +58,7 @@ def _layout_problems(
     config: SweepConfig, data: SyntheticData, configuration: ModelConfiguration
 ) -> KeyProblems:
     try:
-        # The ``ImageLayout`` of one random image.
-        layout = service("layout_of")(
-            configuration.model_type, configuration.value, data.image_size
-        )
+        layout = _layout(data, configuration)
     except LookupError:
         return  # known only when the configuration is built
     except ValueError as error:
@@ -75,6 +73,12 @@ def _layout_problems(
                 f"is {length} tokens, and {data.images} × {layout.tokens} are of images: give "
                 f"{needed} or more, or smaller images",
             )
+
+
+def _layout(data: SyntheticData, configuration: ModelConfiguration) -> Any:
+    """The ``ImageLayout`` of one random image. Raises ValueError if there is none. The error is
+    also a LookupError if it is about a value that is not known from the text alone."""
+    return service("layout_of")(configuration.model_type, configuration.value, data.image_size)
 
 
 def damaged_image(folder: Path) -> str:

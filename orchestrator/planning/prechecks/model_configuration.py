@@ -176,10 +176,14 @@ def model_key_problems(
 
 
 def _unknown(known: ConfigurationClass, key: str) -> str:
-    # The class's own name for a size that others call ``key``; empty if it has none.
-    sizes = map(str.split, _SYNONYMS.splitlines())
-    candidates = [name for names in sizes if key in names for name in names if name in known.keys]
-    # Some classes take two of the names. Suggest the one that resembles the key.
-    synonym = closest(key, candidates) or next(iter(candidates), "")
+    synonym = _synonym(key, known.keys)
     hint = did_you_mean(synonym) if synonym else advice(key, sorted(known.keys))
     return f"{known.name} has no such key, and transformers would drop it in silence; {hint}"
+
+
+def _synonym(key: str, keys: frozenset[str]) -> str:
+    """The class's own name for a size that others call ``key``; empty if it has none."""
+    sizes = map(str.split, _SYNONYMS.splitlines())
+    candidates = [name for names in sizes if key in names for name in names if name in keys]
+    # Some classes take two of the names. Suggest the one that resembles the key.
+    return closest(key, candidates) or next(iter(candidates), "")

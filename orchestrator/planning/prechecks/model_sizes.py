@@ -22,16 +22,20 @@ _TEXTS = ("text", "messages", "prompt", "completion", "chosen", "rejected")
 def size_remarks(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Remark]:
     """What is too long or too large for the model, and sizes that its weights do not have."""
     if config.model.name_or_path is not None:
-        saved = ModelConfiguration.of(replace(config.model, config={}))
-        for size in _OF_WEIGHTS:
-            own, asked = saved.value(size), configuration.value(size)
-            is_free = size == "max_position_embeddings" and saved.usable_positions() is None
-            if own is not None and own != asked and not is_free:
-                message = f"{size} is {asked}, and the checkpoint has weights for {own}; remove it"
-                yield Remark(("model", "config"), message)
+        yield from _other_weights(config, configuration)
     yield from _long_sequences(config, configuration)
     if config.data.file is not None:
         yield from _foreign_tokens(config, config.data.file, configuration)
+
+
+def _other_weights(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Remark]:
+    saved = ModelConfiguration.of(replace(config.model, config={}))
+    for size in _OF_WEIGHTS:
+        own, asked = saved.value(size), configuration.value(size)
+        is_free = size == "max_position_embeddings" and saved.usable_positions() is None
+        if own is not None and own != asked and not is_free:
+            message = f"{size} is {asked}, and the checkpoint has weights for {own}; remove it"
+            yield Remark(("model", "config"), message)
 
 
 def _long_sequences(config: SweepConfig, configuration: ModelConfiguration) -> Iterator[Remark]:

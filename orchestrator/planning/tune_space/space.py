@@ -67,14 +67,8 @@ def tune_space(
         measure=quick_measure(config.measure),
     )
     values = listed_values(tuned, recipe=goal.recipe, has_gpu=has_gpu, is_missing=is_missing)
-    # The values with that of ``policy.AROUND`` first, where it is tried.
-    firsts = {axis: own for axis, own in policy.AROUND.items() if own in values.tried[axis]}
-    around = {
-        axis: tuple(dict.fromkeys((firsts.get(axis, listed[0]), *listed)))
-        for axis, listed in values.tried.items()
-    }
     chosen = combinations(
-        around,
+        _around(values.tried),
         _obstacle(tuned),
         effective_batch=effective_batch,
         has_gpu=has_gpu,
@@ -91,6 +85,15 @@ def tune_space(
         effective_batch=effective_batch,
         not_tried=values.not_tried,
     )
+
+
+def _around(tried: TriedValues) -> TriedValues:
+    """The values with that of ``policy.AROUND`` first, where it is tried."""
+    firsts = {axis: value for axis, value in policy.AROUND.items() if value in tried[axis]}
+    return {
+        axis: tuple(dict.fromkeys((firsts.get(axis, listed[0]), *listed)))
+        for axis, listed in tried.items()
+    }
 
 
 def _crossed(

@@ -77,9 +77,6 @@ def replay(trial: TrialStreams, sized: SizedStreams, *, upwards: bool = True) ->
         other.train(trial, sized)
     allocations = _step_allocations(trial, sized)
     largest = max((nbytes for _, nbytes in allocations), default=0)
-    # What depends on the kernels that a GPU picks: the largest workspace, and the libraries'.
-    kernels = [nbytes for (_, kind, *_), nbytes in allocations if kind == "kernel workspaces"]
-    libraries = {once: nbytes for (_, _, once, _), nbytes in allocations if once}
     return ReplayedPeaks(
         allocated=downwards.allocator.peak_allocated,
         reserved=downwards.allocator.peak_reserved + trial.reserved_elsewhere,
@@ -87,7 +84,7 @@ def replay(trial: TrialStreams, sized: SizedStreams, *, upwards: bool = True) ->
         at_peak={kind: nbytes for kind, nbytes in downwards.at_peak.items() if nbytes},
         is_of_evaluation=downwards.is_of_evaluation,
         largest_block=caching_allocator.segment_bytes(caching_allocator.rounded(largest)),
-        kernel_workspaces=max(kernels, default=0) + sum(libraries.values()),
+        kernel_workspaces=_kernel_workspaces(allocations),
     )
 
 
@@ -99,6 +96,13 @@ def _step_allocations(trial: TrialStreams, sized: SizedStreams) -> list[tuple[St
         pairs = zip(own.steps, own.sizes, strict=True)
         allocations += [pair for pair in pairs if pair[0][1]]
     return allocations
+
+
+def _kernel_workspaces(allocations: Sequence[tuple[Step, int]]) -> int:
+    """What depends on the kernels that a GPU picks: the largest workspace, and the libraries'."""
+    kernels = [nbytes for (_, kind, *_), nbytes in allocations if kind == "kernel workspaces"]
+    libraries = {once: nbytes for (_, _, once, _), nbytes in allocations if once}
+    return max(kernels, default=0) + sum(libraries.values())
 
 
 @dataclass(slots=True)
@@ -123,21 +127,24 @@ class _Replay:
         if trial.steps:
             self._steps(trial.steps, sized(trial.first_update), sized(trial.update))
         else:
-            # Optimizer states exist from the second step on; a third shows what fragmentation
-            # adds, if the second left other free blocks than the first.
-            micro_batches = _equal_micro_batches(trial, sized)
-            update = sized(trial.update)
-            self._steps([micro_batches], sized(trial.first_update), update)
-            left = self.allocator.free_blocks
-            self._steps([micro_batches], update, update)
-            if self.allocator.free_blocks != left:
-                self._steps([micro_batches], update, update)
+            self._equal_steps(trial, sized)
         peak_of_training = self.allocator.peak_allocated
         if trial.evaluation is not None:
             # The second batch finds what the allocator kept of the first.
             for _ in range(2):
                 self.free(self.run(sized(trial.evaluation)))
         self.is_of_evaluation = self.allocator.peak_allocated > peak_of_training
+
+    def _equal_steps(self, trial: TrialStreams, sized: SizedStreams) -> None:
+        """Optimizer states exist from the second step on; a third shows what fragmentation adds, if
+        the second left other free blocks than the first."""
+        micro_batches = _equal_micro_batches(trial, sized)
+        update = sized(trial.update)
+        self._steps([micro_batches], sized(trial.first_update), update)
+        left = self.allocator.free_blocks
+        self._steps([micro_batches], update, update)
+        if self.allocator.free_blocks != left:
+            self._steps([micro_batches], update, update)
 
     def _steps(
         self, steps: Sequence[Sequence[SizedStream]], update: SizedStream, later: SizedStream

@@ -72,13 +72,17 @@ def _of_inputs(graph: torch.fx.Graph, parameters: int) -> set[torch.fx.Node]:
     for node in graph.nodes:
         if node.op == "placeholder":
             value = node.meta.get("val")
-            kind, _, number = node.name.rpartition("_")
-            is_input = kind == "primals" and int(number) > parameters
+            is_input = node.name.startswith("primals_") and _number(node) > parameters
             if is_input and torch.is_tensor(value) and value.is_floating_point():
                 found.add(node)
         elif not found.isdisjoint(node.all_input_nodes):
             found.add(node)
     return found
+
+
+def _number(node: torch.fx.Node) -> int:
+    """Of an input, from 1."""
+    return int(node.name.removeprefix("primals_"))
 
 
 class _IsTracedError(Exception):

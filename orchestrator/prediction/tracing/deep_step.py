@@ -48,12 +48,7 @@ class DeepStep:
         if self._is_first:
             built[key] = self._step(self._model_spec)
         else:
-            # Let a model that trials share checkpoint what this one does.
-            model = built[key].model
-            for module in model.modules():
-                if hasattr(module, "gradient_checkpointing"):
-                    module.gradient_checkpointing = False
-            enable_checkpointing(model, cpu_arguments(spec))
+            _checkpoint_as(built[key].model, spec)
         self._whole = built[key]
         self.model, self.weights = self._whole.model, self._whole.weights
         self.trained, self.updates = self._whole.trained, self._whole.updates
@@ -121,6 +116,14 @@ class DeepStep:
     def _step(self, model: ModelSpec) -> FakeStep:
         spec = replace(self.spec, model=model)
         return FakeStep(spec, self._gpu, self._known, (self.batches, model))
+
+
+def _checkpoint_as(model: Any, spec: TrialSpec) -> None:
+    """Let a model that trials share checkpoint what this one does."""
+    for module in model.modules():
+        if hasattr(module, "gradient_checkpointing"):
+            module.gradient_checkpointing = False
+    enable_checkpointing(model, cpu_arguments(spec))
 
 
 def _layers(model: nn.Module, number: int | None) -> list[list[Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -143,14 +143,7 @@ class FakeStep:
         base = bound(self.spec, "base")
         if spec.name_or_path is not None:
             # The architecture alone: weights of a checkpoint would need data.
-            config = models.architecture_config(spec)
-            dtype = getattr(torch, kwargs.get("dtype", "float32"))
-            make = functools.partial(
-                auto_class(spec.task, config).from_config,
-                config,
-                trust_remote_code=spec.trust_remote_code,
-                **{**kwargs, "dtype": dtype},
-            )
+            make = _from_architecture(spec, kwargs)
             model = make() if base is None else base(make, False, torch.device("cpu"))
             models.give_token_ids(model, spec.task)
         else:
@@ -290,3 +283,14 @@ class FakeStep:
 def batches_and_model(spec: TrialSpec) -> tuple[Batches, ModelSpec]:
     """As ``batches_of``, also for TRL's own batches."""
     return (TrlBatches(spec), spec.model) if runs_trl(spec) else batches_of(spec)
+
+
+def _from_architecture(spec: ModelSpec, kwargs: Mapping[str, Any]) -> Callable[[], Any]:
+    config = models.architecture_config(spec)
+    dtype = getattr(torch, kwargs.get("dtype", "float32"))
+    return functools.partial(
+        auto_class(spec.task, config).from_config,
+        config,
+        trust_remote_code=spec.trust_remote_code,
+        **{**kwargs, "dtype": dtype},
+    )

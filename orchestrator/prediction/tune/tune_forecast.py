@@ -54,11 +54,7 @@ class SpaceForecast:
         found: dict[str, TracedCandidate] = {}
         for own in sorted(self._of(self.fitting[asked], of_other_recipes), key=_seconds):
             if not found and own.is_of_longest and self._epoch_bytes(own, gpu) <= memory_bytes:
-                key = gpu.name, own.spec.trial_id
-                if key not in self._epochs:
-                    [epoch] = self.across(_of_epoch, [(own, gpu)])
-                    self._note(own, gpu, epoch)
-                own = self._epochs[key]
+                own = self._with_epoch(own, gpu)
             if self._epoch_bytes(own, gpu) <= memory_bytes:
                 found.setdefault(techniques(own.spec), own)
         return list(found.values())
@@ -72,6 +68,13 @@ class SpaceForecast:
         known = self._added.get((gpu.name, model_key(traceable(own.spec).spec)), {})
         added = _added_at(own.spec.micro_batch, known, 1.0) if own.is_of_longest else 1.0
         return own.device_bytes * added
+
+    def _with_epoch(self, own: TracedCandidate, gpu: Gpu) -> TracedCandidate:
+        key = gpu.name, own.spec.trial_id
+        if key not in self._epochs:
+            [epoch] = self.across(_of_epoch, [(own, gpu)])
+            self._note(own, gpu, epoch)
+        return self._epochs[key]
 
     def _note(self, own: TracedCandidate, gpu: Gpu, epoch: TracedCandidate) -> None:
         self._epochs[gpu.name, own.spec.trial_id] = epoch

@@ -111,15 +111,7 @@ def make(dataset: Dataset, results: EnvironmentResults) -> Content | None:
             f"CUDA context took {guide().context_mib:,} MiB there, and "
             f"{guide().context_and_weights_mib:,} MiB with the model's weights."
         )
-    rows = tuple(
-        {
-            **row_of(dataset, results, own),
-            **{f"by_hand_{name}": own.row.get(f"hf_guide_{name}") for name in _FIGURES},
-            **{name: own.row.get(name) for name in _MEASURED},
-            **{f"published_{name}": published and getattr(published, name) for name in _FIGURES},
-        }
-        for own, published in measured
-    )
+    rows = tuple(_row(dataset, results, *row) for row in measured)
     return Content(
         title="Measured as in the Hugging Face guides",
         text=tuple(text),
@@ -143,3 +135,18 @@ def _columns() -> tuple[Column, ...]:
     ]
     made = [Column(key=key, heading=heading, format=format) for key, heading, format in columns]
     return (CONFIGURATION, *made[:3], SPEED, *made[3:])
+
+
+def _row(
+    dataset: Dataset,
+    results: EnvironmentResults,
+    configuration: Configuration,
+    published: Published | None,
+) -> dict[str, Any]:
+    measured = configuration.row
+    return {
+        **row_of(dataset, results, configuration),
+        **{f"by_hand_{name}": measured.get(f"hf_guide_{name}") for name in _FIGURES},
+        **{name: measured.get(name) for name in _MEASURED},
+        **{f"published_{name}": published and getattr(published, name) for name in _FIGURES},
+    }

@@ -91,15 +91,7 @@ def _notes(answer: BatchSizeResult) -> Iterator[str]:
     elif answer.effective_batch is not None and answer.accumulated is None:
         wanted = answer.effective_batch
         yield f"effective batch {wanted}: no micro-batch that divides it is known to fit"
-    # Those that cannot be an answer, because they train something else.
-    for size in answer.left_out:
-        reasons = ", ".join(map(with_heading, size.flags))
-        yield f"left out: {_batch(size)} ({units.number(size.speed)} samples/s): {reasons}"
-    for nearby in answer.nearby:
-        # effective batch 256 instead of 250: 32×8, at least 300 samples/s in at most 22.9 GiB
-        own, batches = nearby.candidate, f"{nearby.effective_batch} instead of"
-        batch = f"{own.micro_batch}×{own.accumulation}, {' in '.join(figures(own))}"
-        yield f"effective batch {batches} {answer.effective_batch}: {batch}"
+    yield from _other_sizes(answer)
     if answer.unfinished:
         yield f"unfinished: {answer.unfinished}"
     yield from _between_speeds(answer)
@@ -111,6 +103,18 @@ def _notes(answer: BatchSizeResult) -> Iterator[str]:
         spent = units.duration(answer.slot_seconds)
         trials = units.count(len(results), "trial")
         yield f"{trials}, {spent} of slot time: {', '.join(results)}"
+
+
+def _other_sizes(answer: BatchSizeResult) -> Iterator[str]:
+    # Those that cannot be an answer, because they train something else.
+    for size in answer.left_out:
+        reasons = ", ".join(map(with_heading, size.flags))
+        yield f"left out: {_batch(size)} ({units.number(size.speed)} samples/s): {reasons}"
+    for nearby in answer.nearby:
+        # effective batch 256 instead of 250: 32×8, at least 300 samples/s in at most 22.9 GiB
+        own, batches = nearby.candidate, f"{nearby.effective_batch} instead of"
+        batch = f"{own.micro_batch}×{own.accumulation}, {' in '.join(figures(own))}"
+        yield f"effective batch {batches} {answer.effective_batch}: {batch}"
 
 
 def _between_speeds(answer: BatchSizeResult) -> Iterator[str]:

@@ -54,12 +54,7 @@ class StartedRay:
     def loss(self) -> str:
         """Which process was lost and how, in words; empty if none was."""
         if len(self._processes) < len(_WATCHED):
-            for pid in _children() - self._earlier:
-                with contextlib.suppress(psutil.Error):
-                    process = psutil.Process(pid)
-                    # A process that has ended already is still listed. It counts as lost.
-                    if process.name() in _WATCHED:
-                        self._processes.setdefault(process.name(), process)
+            self._find()
         for name, process in self._processes.items():
             state = self._state(name, process)
             if state:
@@ -75,6 +70,14 @@ class StartedRay:
         """Whether the GCS runs. If so, Ray itself notices within 30 s that it cannot start."""
         gcs = self._processes.get("gcs_server")
         return gcs is not None and not self._state("gcs_server", gcs)
+
+    def _find(self) -> None:
+        for pid in _children() - self._earlier:
+            with contextlib.suppress(psutil.Error):
+                process = psutil.Process(pid)
+                # A process that has ended already is still listed. It counts as lost.
+                if process.name() in _WATCHED:
+                    self._processes.setdefault(process.name(), process)
 
     def _state(self, name: str, process: psutil.Process) -> str:
         status = psutil.STATUS_ZOMBIE

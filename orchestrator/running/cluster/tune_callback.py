@@ -43,14 +43,7 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
 
     def on_trial_start(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
         """A slot is ready. ``train`` follows on the actor, whose calls run in order."""
-        specs = self._searcher.start(trial.trial_id)
-        model = specs[0].gpu_model if specs else None
-        assignment = Assignment(
-            specs=specs,
-            seconds_left=self._session.seconds_for(specs),
-            may_share=model is not None and self._membership.may_share(model),
-            gpu_model="" if model is None else self._membership.slots.placements[model].hardware,
-        )
+        assignment = self._assignment(trial.trial_id)
         actor = trial.temporary_state.ray_actor
         process = actor.assign.remote(assignment)
         self._watch.began(trial.trial_id, actor, process, assignment)
@@ -88,10 +81,7 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
         if unended:
             # The actor ran the first of them. The others had not started, so they lost nothing.
             spec = unended[0]
-            # The last line of the error file that Tune keeps of an actor.
-            path = Path(trial.error_file or "")
-            lines = path.read_text().strip().splitlines() if path.is_file() else []
-            error = shortened(lines[-1]) if lines else "the actor died"
+            error = _actor_error(trial)
             self._losses[spec.trial_id] += 1
             if self._losses[spec.trial_id] > self._retries:
                 self._session.ended(crashed(spec, error, self._environment))
@@ -99,3 +89,20 @@ class TuneCallback(StatelessPickle, TrialProgressCallback):
                 self._session.message(f"trial {spec.trial_id} is repeated: {error}")
         dispatched = self._session.dispatched
         self._session.requeue([spec for spec in unended if spec.trial_id in dispatched])
+
+    def _assignment(self, tune_trial_id: str) -> Assignment:
+        specs = self._searcher.start(tune_trial_id)
+        model = specs[0].gpu_model if specs else None
+        return Assignment(
+            specs=specs,
+            seconds_left=self._session.seconds_for(specs),
+            may_share=model is not None and self._membership.may_share(model),
+            gpu_model="" if model is None else self._membership.slots.placements[model].hardware,
+        )
+
+
+def _actor_error(trial: Any) -> str:
+    """The last line of the error file that Tune keeps of an actor."""
+    path = Path(trial.error_file or "")
+    lines = path.read_text().strip().splitlines() if path.is_file() else []
+    return shortened(lines[-1]) if lines else "the actor died"

@@ -52,19 +52,23 @@ def _predicted_speeds(
 
 def _unmeasured(largest: int, splits: Splits, effective_batch: int) -> Iterator[Batch]:
     """The exact splits of the effective batch that may fit and were not measured."""
-    # The largest micro-batch that may fit with accumulation, as far as failures show; 0 after one
-    # for a reason that smaller micro-batches share.
-    limits = [math.inf]
-    for split, own in splits.items():
-        if split.accumulation > 1 and not own.fits:
-            limits.append(split.micro_batch - 1 if own.outcome in FAILED_BY_ITS_SIZE else 0)
-    limit = min(limits)
+    limit = _largest_to_accumulate(splits)
     for size in range(1, largest + 1):
         passes, rest = divmod(effective_batch, size)
         split = Batch(size, passes)
         may_fit = passes == 1 or size <= limit
         if rest == 0 and may_fit and split not in splits:
             yield split
+
+
+def _largest_to_accumulate(splits: Splits) -> float:
+    """The largest micro-batch that may fit with accumulation, as far as failures show; 0 after one
+    for a reason that smaller micro-batches share."""
+    limits = [math.inf]
+    for split, own in splits.items():
+        if split.accumulation > 1 and not own.fits:
+            limits.append(split.micro_batch - 1 if own.outcome in FAILED_BY_ITS_SIZE else 0)
+    return min(limits)
 
 
 def accumulated_speed(

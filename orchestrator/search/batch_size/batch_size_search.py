@@ -125,9 +125,6 @@ class BatchSizeSearch(Search):
         environments = [record.environment for record in self._records.values()]
         device_bytes = next(filter(None, environments), {}).get("gpu_memory_bytes")
         margin = margin_bytes(device_bytes, self._goal.memory_margin) if device_bytes else None
-        # Predicted memory with one sample more than the largest size that fits, if any is.
-        memory, largest = self._sizes.memory, self._sizes.largest
-        is_known = largest and len(memory) > 1
         measured = BatchSizeResult(
             techniques=self._techniques,
             device_bytes=device_bytes,
@@ -136,7 +133,7 @@ class BatchSizeSearch(Search):
             sizes=tuple(self._sizes[batch] for batch in sorted(self._sizes)),
             effective_batch=self._goal.effective_batch,
             max_micro_batch=self._largest.max_micro_batch,
-            next_bytes=float(CostLine.of(memory).at(largest + 1)) if is_known else None,
+            next_bytes=self._bytes_of_next(),
             granularity=self._largest.granularity(self._sizes.largest),
             unfinished=self._why_unfinished(),
         )
@@ -192,6 +189,12 @@ class BatchSizeSearch(Search):
         if ended_early or self.exhausted:
             return ended_early
         return "it was ended before its last trial"
+
+    def _bytes_of_next(self) -> float | None:
+        """Predicted memory with one sample more than the largest size that fits, if any is."""
+        memory, largest = self._sizes.memory, self._sizes.largest
+        is_known = largest and len(memory) > 1
+        return float(CostLine.of(memory).at(largest + 1)) if is_known else None
 
 
 def _with_steps(spec: TrialSpec, steps: int | None) -> TrialSpec:

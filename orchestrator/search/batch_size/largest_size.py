@@ -96,9 +96,7 @@ class LargestSize:
         should have fitted by its predicted memory. Then the limit is likely just below it, because
         of an allocator's rounding, so the distance from it starts small, and doubles after every
         further failure."""
-        # Half-way: by difference if they are near, else by ratio.
-        is_near = high <= GROWTH * low
-        middle = (low + high) // 2 if is_near else round(math.sqrt(low * high))
+        middle = _middle(low, high)
         is_predicted = len(sizes.memory) > 1 and sizes.fitting[low].limit_bytes < math.inf
         if not is_predicted:
             return middle
@@ -106,6 +104,11 @@ class LargestSize:
         # The distance below the failed size doubles with every failure.
         distance: int = self.granularity(high) * 2 ** (failures - 1)
         return max(middle, high - distance)
+
+
+def _middle(low: int, high: int) -> int:
+    """Half-way between two sizes: by difference if they are near, else by ratio."""
+    return (low + high) // 2 if high <= GROWTH * low else round(math.sqrt(low * high))
 
 
 def _aligned_down(size: int) -> int:

@@ -5,7 +5,7 @@ have a point, and audited at its end.
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,8 @@ from orchestrator.search.best.audit import Audit, Auditor, ExpectedTrial
 from orchestrator.search.best.budget_queries import BudgetQuery
 from orchestrator.search.best.gain import Posterior, fastest_of
 from orchestrator.search.best.search import BestSearch
-from orchestrator.search.model.arrays import Array, Indices, Numbering
+from orchestrator.search.model.arrays import Array, Indices, Mask, Numbering
+from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.measurements import Measurement
 from orchestrator.units import memory
@@ -41,10 +42,7 @@ class FrontierSearch(BestSearch):
     ) -> None:
         super().__init__(trials, regret=tolerance, predicted_bytes=predicted_bytes, priors=priors)
         self._tolerance = tolerance
-        # Every training recipe -> its candidates, shape (candidates,).
-        recipes = Numbering[TrainingRecipe]()
-        numbers = recipes.of(candidate.training_recipe for candidate in self._candidates)
-        self._masks = {str(number): numbers == number for number in recipes.values()}
+        self._masks = _masks_of_recipes(self._candidates)
         self._auditor = Auditor(len(self._candidates), audit_fraction, seed)
         self._posterior: Posterior | None = None
         """What the current decisions follow from."""
@@ -161,6 +159,13 @@ class FrontierSearch(BestSearch):
         recipes = [candidate.training_recipe for candidate in self._candidates]
         others = (own for own in self._state.measured if own != index)
         return [own for own in others if recipes[own] == recipes[index]]
+
+
+def _masks_of_recipes(candidates: Sequence[Candidate]) -> dict[str, Mask]:
+    """Every training recipe -> its candidates, shape (candidates,)."""
+    recipes = Numbering[TrainingRecipe]()
+    numbers = recipes.of(candidate.training_recipe for candidate in candidates)
+    return {str(number): numbers == number for number in recipes.values()}
 
 
 def _memories(posterior: Posterior, candidates: Indices, tolerance: float) -> list[float]:

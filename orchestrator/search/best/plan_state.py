@@ -18,13 +18,7 @@ class PlanState:
         """Trial -> its candidate, for all trials of the plan."""
         for index, candidate in enumerate(candidates):
             self.candidate_of.update(dict.fromkeys(candidate.trial_ids, index))
-        # All candidates: first by the number of the baseline's choices, then by micro-batch.
-        keys = []
-        for index, candidate in enumerate(candidates):
-            choices = candidate.trials[0].choices
-            equal = sum(choices.get(axis) == value for axis, value in baseline.items())
-            keys.append((-equal, candidate.micro_batch, index))
-        self.by_similarity = [index for _, _, index in sorted(keys)]
+        self.by_similarity = _by_similarity(candidates, baseline)
         self.outstanding: set[str] = set()
         self.ended: set[str] = set()
 
@@ -54,3 +48,13 @@ class PlanState:
         trial = self.open_trials([index])[0]
         self.outstanding.add(trial.trial_id)
         return trial
+
+
+def _by_similarity(candidates: Sequence[Candidate], baseline: Mapping[str, Choice]) -> list[int]:
+    """All candidates: first by the number of the baseline's choices, then by micro-batch."""
+    keys = []
+    for index, candidate in enumerate(candidates):
+        choices = candidate.trials[0].choices
+        equal = sum(choices.get(axis) == value for axis, value in baseline.items())
+        keys.append((-equal, candidate.micro_batch, index))
+    return [index for _, _, index in sorted(keys)]

@@ -79,18 +79,24 @@ def errors_of(residuals: Residuals, hyperparameters: Hyperparameters) -> ErrorSc
     usual = _without(outliers, residuals)
     of_usual = residuals.of(usual)
     discrepancy, noises = most_likely_scales(of_usual, hyperparameters)
-    # The noise of every measurement, from the ``noises`` of the usual ones, shape (measured,).
+    return ErrorScales(
+        discrepancy=discrepancy,
+        noises=_all_noises(residuals, usual, noises, hyperparameters),
+        posterior_scale=posterior_scale(of_usual, discrepancy, noises),
+        outliers=outliers,
+    )
+
+
+def _all_noises(
+    residuals: Residuals, usual: Indices, noises: Array, hyperparameters: Hyperparameters
+) -> Array:
+    """The noise of every measurement, from the ``noises`` of the usual ones, shape (measured,)."""
     of_gpu = noises[~residuals.is_on_floor[usual]]
     noise = float(np.median(of_gpu)) if len(of_gpu) else hyperparameters.usual_noise
     # An outlier has no more noise: the effect of its technique explains it.
     every = np.maximum(noise, excess_noises(residuals, hyperparameters))
     every[usual] = noises
-    return ErrorScales(
-        discrepancy=discrepancy,
-        noises=np.asarray(every),
-        posterior_scale=posterior_scale(of_usual, discrepancy, noises),
-        outliers=outliers,
-    )
+    return np.asarray(every)
 
 
 def outliers_of(residuals: Residuals, hyperparameters: Hyperparameters) -> dict[int, float]:

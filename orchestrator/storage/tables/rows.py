@@ -16,21 +16,11 @@ Row = Mapping[str, Any]
 
 def row_of(record: TrialRecord, axes: Mapping[str, Column]) -> dict[str, Any]:
     """One record's row, with the columns of ``axes``."""
-    spec = record.spec
-    row: dict[str, Any] = {"purpose": spec.purpose.value}
-    if spec.measure.memory_cap:
-        row["memory_cap_bytes"] = spec.measure.memory_cap.device_bytes
-    if spec.follow_up:
-        row["follows_trial"] = spec.follow_up.follows_trial
-        # Only tie-breaks compare several trials, round by round.
-        if spec.follow_up.compared_with:
-            row["compared_with"] = list(spec.follow_up.compared_with)
-            row["round"] = spec.follow_up.round
     return {
         **record.measurements,
         **_identity(record),
         **_batch(record),
-        **row,
+        **_follow_up(record),
         **_provenance(record),
         **_axis_values(record, axes),
     }
@@ -89,6 +79,20 @@ def _batch(record: TrialRecord) -> dict[str, Any]:
         batch["accumulation"] = None
         batch["effective_batch"] = round(spec.micro_batch * planned * spec.world_size)
     return batch
+
+
+def _follow_up(record: TrialRecord) -> dict[str, Any]:
+    spec = record.spec
+    row: dict[str, Any] = {"purpose": spec.purpose.value}
+    if spec.measure.memory_cap:
+        row["memory_cap_bytes"] = spec.measure.memory_cap.device_bytes
+    if spec.follow_up:
+        row["follows_trial"] = spec.follow_up.follows_trial
+        # Only tie-breaks compare several trials, round by round.
+        if spec.follow_up.compared_with:
+            row["compared_with"] = list(spec.follow_up.compared_with)
+            row["round"] = spec.follow_up.round
+    return row
 
 
 def _provenance(record: TrialRecord) -> dict[str, Any]:

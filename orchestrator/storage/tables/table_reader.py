@@ -37,27 +37,31 @@ def read_trials_file(path: Path) -> TrialTable:
     """A table of trials of this program. Raises FileNotFoundError or UnreadableRunError."""
     table = _read(path)
     try:
-        metadata = metadata_of(table)
-        axes = axes_of(table)
-        rows = table.to_pylist()
-        for column in BASE:
-            if rows and column.name not in rows[0]:
-                lacks = f"it has no column {column.name}"
-                raise UnreadableRunError(f"{path} is no table of this program: {lacks}")
-        _check_values(path, rows)
-        return TrialTable(
-            rows=rows,
-            columns=_columns_of(table, axes),
-            axes=axes,
-            run=RunMetadata.from_json(json.loads(metadata.get("run", "{}"))),
-            environments=json.loads(metadata.get("environments", "{}")),
-            tool_version=metadata.get("tool_version", ""),
-            unreadable=tuple(_unknown_flags(path, rows)),
-        )
+        return _trial_table(path, table)
     except UnreadableRunError:
         raise
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise _unreadable(path, error) from None
+
+
+def _trial_table(path: Path, table: pa.Table) -> TrialTable:
+    metadata = metadata_of(table)
+    axes = axes_of(table)
+    rows = table.to_pylist()
+    for column in BASE:
+        if rows and column.name not in rows[0]:
+            lacks = f"it has no column {column.name}"
+            raise UnreadableRunError(f"{path} is no table of this program: {lacks}")
+    _check_values(path, rows)
+    return TrialTable(
+        rows=rows,
+        columns=_columns_of(table, axes),
+        axes=axes,
+        run=RunMetadata.from_json(json.loads(metadata.get("run", "{}"))),
+        environments=json.loads(metadata.get("environments", "{}")),
+        tool_version=metadata.get("tool_version", ""),
+        unreadable=tuple(_unknown_flags(path, rows)),
+    )
 
 
 def _unknown_flags(path: Path, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:

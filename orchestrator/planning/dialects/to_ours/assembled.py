@@ -27,20 +27,27 @@ def configuration(facts: Mapping[str, Any], shape: ModelShape) -> dict[str, Any]
     if task == _IMAGES:
         task = shape.task
     layers = shape.config.get("num_hidden_layers")
-    model: dict[str, Any] = {"name_or_path": shape.checkpoint}
-    if shape.checkpoint is None:
-        model = {"architecture": shape.architecture, "config": dict(shape.config)}
     document: dict[str, Any] = {
-        "model": {"task": task, **model},
+        "model": {"task": task, **_model(shape)},
         "data": _data(facts, task, shape),
         "axes": chosen_axes.axes_of({**facts, "task": task, "layers": layers}),
     }
-    beside = {
+    return document | _beside(facts)
+
+
+def _model(shape: ModelShape) -> dict[str, Any]:
+    if shape.checkpoint is not None:
+        return {"name_or_path": shape.checkpoint}
+    return {"architecture": shape.architecture, "config": dict(shape.config)}
+
+
+def _beside(facts: Mapping[str, Any]) -> dict[str, Any]:
+    sections = {
         "training_arguments": vocabulary.below(facts, "arguments"),
         "deepspeed": facts.get("deepspeed"),
         "measure": {"seed": facts["seed"]} if isinstance(facts.get("seed"), int) else {},
     }
-    return document | {name: section for name, section in beside.items() if section}
+    return {name: section for name, section in sections.items() if section}
 
 
 def local_file(given: Any, folder: Path) -> str | None:

@@ -71,16 +71,7 @@ def of_deepspeed(given: Any, folder: Path) -> dict[str, Any]:
     with suppress(OSError, ValueError):
         if path := file_beside(str(given), folder):
             return _of_content(json.loads(path.read_text(encoding="utf-8")))
-    found = re.search(r"(?:zero|z|stage)_?([0-3])(.*)", Path(str(given)).stem.lower())
-    if found is None:
-        return {}
-    stage, rest = found[1], found[2]
-    facts: dict[str, Any] = {"zero.stage": int(stage)}
-    if "offload" in rest and not re.search(r"(?<![a-z])(no|non|without)[_-]?offload", rest):
-        facts["zero.parameters"] = "cpu"
-        if "param" not in rest:
-            facts["zero.optimizer"] = "cpu"
-    return facts
+    return _named(str(given))
 
 
 def file_beside(name: str, folder: Path) -> Path | None:
@@ -122,3 +113,16 @@ def usable(content: Mapping[str, Any]) -> dict[str, Any]:
         if isinstance(kept.get(section), Mapping):
             kept[section] = {**kept[section], "enabled": "auto"}
     return {**kept, **dict.fromkeys(_BATCH, "auto")}
+
+
+def _named(name: str) -> dict[str, Any]:
+    found = re.search(r"(?:zero|z|stage)_?([0-3])(.*)", Path(name).stem.lower())
+    if found is None:
+        return {}
+    stage, rest = found[1], found[2]
+    facts: dict[str, Any] = {"zero.stage": int(stage)}
+    if "offload" in rest and not re.search(r"(?<![a-z])(no|non|without)[_-]?offload", rest):
+        facts["zero.parameters"] = "cpu"
+        if "param" not in rest:
+            facts["zero.optimizer"] = "cpu"
+    return facts

@@ -78,8 +78,7 @@ def _nearest(name: str, rows: Mapping[str, list[Any]], *, is_any: bool) -> str |
     family = _family(name) or ("any" if is_any and not is_mixture else None)
     if size is None or family is None or _says("hears", name):
         return None
-    starts = _table()["families"].get(family, [family])
-    own = [key for start in starts for key in rows if key.startswith(start)]
+    own = [key for start in _starts(family) for key in rows if key.startswith(start)]
     kind = [key for key in own if _is_mixture(rows[key]) == is_mixture]
     far = {key: max(rows[key][1] / size, size / rows[key][1]) for key in kind or own}
     # Half or twice the parameters are near: the next size of most families.
@@ -126,6 +125,12 @@ def _any_family() -> re.Pattern[str]:
     longest_first = map(re.escape, sorted(words, key=len, reverse=True))
     any_word = "|".join([*table["others"], *longest_first])
     return re.compile(rf"(?<![a-z])({any_word})(?![a-z])")
+
+
+def _starts(family: str) -> list[str]:
+    """The beginnings of the names of a family's rows."""
+    starts: list[str] = _table()["families"].get(family, [family])
+    return starts
 
 
 def _size(name: str) -> float | None:

@@ -18,13 +18,7 @@ def edited(text: str, suffix: str, edits: Edits, *, options: Iterable[str] | Non
         if options is not None:
             text = _option(text, key, value, options)
         elif suffix == ".json":
-            content = json.loads(text)
-            *outer, last = key.split(".")
-            at = content
-            for name in outer:
-                at = at.setdefault(name, {})
-            at[last] = value
-            text = json.dumps(content, indent=2) + "\n"
+            text = _json_value(text, key, value)
         else:
             text = _yaml_value(text, key.split("."), value)
     return text
@@ -42,6 +36,16 @@ def _option(text: str, key: str, value: Any, own: Iterable[str]) -> str:
 
 def _named(key: str) -> str:
     return rf"--{re.escape(key).replace('_', '[-_]')}\b"
+
+
+def _json_value(text: str, key: str, value: Any) -> str:
+    content = json.loads(text)
+    *outer, last = key.split(".")
+    at = content
+    for name in outer:
+        at = at.setdefault(name, {})
+    at[last] = value
+    return json.dumps(content, indent=2) + "\n"
 
 
 def _yaml_value(text: str, path: list[str], value: Any) -> str:

@@ -32,10 +32,7 @@ def attention_kernel(
     The conditions follow aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.
     """
     suits = {"math": True}
-    # No fused kernel takes values of a mask's row that are not adjacent in memory: PyTorch's
-    # ``check_last_dim_stride_equals_1_dense``.
-    has_strided_rows = mask is not None and mask.shape[-1] > 1 and mask.stride(-1) != 1
-    if query.dim() == 4 and not has_strided_rows:
+    if query.dim() == 4 and not _has_strided_rows(mask):
         # PyTorch prefers cuDNN on the data centre's GPUs since Hopper.
         is_preferred = gpu.kernels == "hopper" and query.dtype in _HALF
         suits["cudnn"] = is_preferred and _suits_cudnn(query, key, value, mask)
@@ -43,6 +40,12 @@ def attention_kernel(
         suits["flash"] = _suits_flash(gpu, inputs, mask, dropout, is_causal=is_causal)
         suits["efficient"] = _suits_efficient(gpu, query, key)
     return next((name for name in KERNELS if name in allowed and suits.get(name)), "")
+
+
+def _has_strided_rows(mask: torch.Tensor | None) -> bool:
+    """Whether values of a mask's row are not adjacent in memory, which no fused kernel takes: not
+    PyTorch's ``check_last_dim_stride_equals_1_dense``."""
+    return mask is not None and mask.shape[-1] > 1 and mask.stride(-1) != 1
 
 
 def _suits_cudnn(

@@ -40,12 +40,7 @@ class TritonModules:
         """``libraries``: the names of their packages in Python."""
         self._owners = {*libraries, "triton"}
         self._is_newer = gpu.capability >= 8.0
-        # What the module of Liger's loss takes for torch on a GPU.
-        # It asks whether the gradient of its loss is 1, or else scales its gradients in place.
-        changed: dict[str, Any] = {"equal": lambda *_: True}
-        if self._is_newer:  # its own condition
-            changed["mm"] = _accumulated
-        self._torch = SimpleNamespace(**{**vars(torch), **changed})
+        self._torch = _torch_on(is_newer=self._is_newer)
         self._recorder = recorder
         self._modules: dict[str, ModuleType] = {}
         self._changed: dict[str, dict[str, Any]] = {}
@@ -90,6 +85,15 @@ class TritonModules:
 def _accumulated(rows: torch.Tensor, columns: torch.Tensor) -> torch.Tensor:
     """A product that takes no memory: on CUDA, Liger adds it to the weight's gradient at once."""
     return torch.zeros((), device=rows.device).expand(rows.shape[0], columns.shape[1])
+
+
+def _torch_on(*, is_newer: bool) -> Any:
+    """What the module of Liger's loss takes for torch on a GPU."""
+    # It asks whether the gradient of its loss is 1, and otherwise scales its gradients in place.
+    changed: dict[str, Any] = {"equal": lambda *_: True}
+    if is_newer:  # its own condition
+        changed["mm"] = _accumulated
+    return SimpleNamespace(**{**vars(torch), **changed})
 
 
 class _Kernel:

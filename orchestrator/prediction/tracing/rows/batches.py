@@ -261,14 +261,18 @@ def why_beyond(model: torch.nn.Module, batch: BatchShapes) -> str:
         # The inputs of a decoder are the labels, shifted by one.
         of_decoder = bool(config.is_encoder_decoder) and "decoder" in name
         tokens = batch.tokens(of_decoder=of_decoder)
-        # BART and OPT skip the first ``offset`` rows. RoBERTa begins after the padding token's.
-        offset = getattr(module, "offset", None)
-        if not isinstance(offset, int):
-            offset = 0 if module.padding_idx is None else module.padding_idx + 1
-        positions = module.num_embeddings - offset
+        positions = _usable_positions(module)
         if tokens > positions:
             return (
                 f"it raises: sequences have {tokens} tokens, and the model has positions for "
                 f"{positions} ({name})"
             )
     return ""
+
+
+def _usable_positions(table: torch.nn.Embedding) -> int:
+    # BART and OPT skip the first ``offset`` rows. RoBERTa begins after the padding token's.
+    offset = getattr(table, "offset", None)
+    if not isinstance(offset, int):
+        offset = 0 if table.padding_idx is None else table.padding_idx + 1
+    return table.num_embeddings - offset

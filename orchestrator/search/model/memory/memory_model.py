@@ -95,13 +95,17 @@ class MemoryModel:
             self.mean = self._learnt.mean
             self.deviation = np.sqrt(self._learnt.variance)
         if self.mean is not None:
-            # Measured memory is exact; a candidate that ran out of memory has its lower bound.
-            for index, log_bytes in self._log_bytes.items():
-                self.mean[index] = log_bytes
-                self.deviation[index] = 0.0
-            for index, log_bytes in self._lower_bounds.items():
-                self.mean[index] = max(self.mean[index], log_bytes)
-                self.deviation[index] = 0.0
+            self._apply_measurements()
+
+    def _apply_measurements(self) -> None:
+        """Measured memory is exact; a candidate that ran out of memory has its lower bound."""
+        assert self.mean is not None
+        for index, log_bytes in self._log_bytes.items():
+            self.mean[index] = log_bytes
+            self.deviation[index] = 0.0
+        for index, log_bytes in self._lower_bounds.items():
+            self.mean[index] = max(self.mean[index], log_bytes)
+            self.deviation[index] = 0.0
 
     def _correct(self) -> None:
         """Correct the predictions by a Gaussian process over log(measured / predicted)."""
@@ -110,9 +114,7 @@ class MemoryModel:
         every = np.arange(len(self.curves))
         rest = self._rest_covariance(every, measured, deviation)
         of_samples = self._sample_covariance(every, measured)
-        # The error of each measurement beside those of the predictions.
-        transfers = self._predicted.transfers[measured]
-        noise = np.diag(np.where(transfers, _ERRORS.transferred_noise, _ERRORS.noise) ** 2)
+        noise = np.diag(self._noise(measured) ** 2)
         sample_errors: Array = np.zeros(len(every))
         # For transferred predictions, most of the error is in the memory of the samples. It enters
         # through an exponential, so it is linearized at its latest estimate, and estimated again
@@ -129,6 +131,11 @@ class MemoryModel:
         self.mean = rounded(self._predicted.log_bytes(sample_errors) + rest @ solved)
         variances = self._rest_variances(deviation) + weights**2 * self._sample_variances()
         self.deviation = _deviations_left(variances, covariance, covariance[measured] + noise)
+
+    def _noise(self, measured: Indices) -> Array:
+        """Error of each measurement beside those of the predictions, shape (measured,)."""
+        transfers = self._predicted.transfers[measured]
+        return np.where(transfers, _ERRORS.transferred_noise, _ERRORS.noise)
 
     def _known(self) -> tuple[Indices, Array]:
         """The candidates with a measurement, and the logarithm of the bytes of each."""
