@@ -2,6 +2,8 @@
 
 ``python -m tests.gpu.attention_masks FILE.parquet`` measures them, and without a GPU prints what
 such a file says: the rate of masked scores in ``orchestrator/prediction/time/efficiencies.yaml``.
+The recorded file is of an earlier form of this program, which also measured other masks, and
+forward passes alone.
 """
 
 import itertools

@@ -27,8 +27,8 @@ _AFTER_LONGEST = 20
 _ORDERS = 3
 """Orders of an epoch's rows that are replayed: memory is fragmented in another way by each."""
 _UNKNOWN_ORDERS = 16
-"""So many if a training's order is not known. Of a decoder with rows grouped by length
-(docs/benchmarks.md), about one order in six takes 7 % more memory than the others."""
+"""So many if a training's order is not known, because few take the most. A decoder with rows
+grouped by length took 7 % more than one order said (docs/benchmarks.md)."""
 
 
 def is_known(spec: TrialSpec) -> bool:
