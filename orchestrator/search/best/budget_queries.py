@@ -118,7 +118,7 @@ class _Deciding:
             next=next((index for index in ranked if is_worth_measuring[index]), None),
             skipped=self._skipped(self._rules(fits), is_worth_measuring),
             results=tuple(results),
-            allowed_seconds=self.stopping.allowed_seconds(math.inf, left),
+            allowed_seconds=self.stopping.first_seconds(left),
         )
 
     def by_value(self, posterior: Posterior) -> Decisions:
@@ -134,7 +134,9 @@ class _Deciding:
         gains = np.sum([assessment.gains for assessment in assessments], axis=0)
         values = np.sum([assessment.values for assessment in assessments], axis=0)
         can_gain = (gains > 0) & can_run
-        is_worth_measuring = can_gain & (seconds <= left)
+        allowed = self.stopping.allowed_seconds(expected, left)
+        # What similar trials did not do in their time, another would not do in its own either.
+        is_worth_measuring = can_gain & (seconds <= np.minimum(left, allowed))
         rules = self._rules(np.max([assessment.fits for assessment in assessments], axis=0))
         rules[can_gain & ~is_worth_measuring] = skip_reasons.OUT_OF_TIME
         # Open repeats of what was measured run first.
@@ -147,7 +149,7 @@ class _Deciding:
             next=chosen,
             skipped=self._skipped(rules, is_worth_measuring),
             results=tuple(assessment.result for assessment in assessments),
-            allowed_seconds=self.stopping.allowed_seconds(float(expected[chosen or 0]), left),
+            allowed_seconds=float(allowed[chosen or 0]),
         )
 
     def _seconds_left(self, seconds: Array) -> float:

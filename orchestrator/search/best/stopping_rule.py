@@ -3,6 +3,10 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
+
+from orchestrator.search.model.arrays import Array
+
 _ALLOWED_FACTOR = 4.0
 """A trial may take this many times what is expected."""
 _ALLOWED_IN_ANY_CASE = 60.0
@@ -22,14 +26,15 @@ class StoppingRule:
     slot_seconds: float = math.inf
     """Slot time that the search may take."""
 
-    def allowed_seconds(self, expected: float, left: float) -> float:
-        """The slot time that a trial may take, of what is ``left``; ``expected`` is infinite before
-        any speed is known."""
-        if math.isinf(self.slot_seconds):
-            return math.inf
-        if math.isinf(expected):
-            return max(left / 2, _LAST_SECONDS)
-        in_any_case = min(_ALLOWED_IN_ANY_CASE, self.slot_seconds / _ALLOWED_FACTOR)
-        allowed = max(in_any_case, _ALLOWED_FACTOR * expected)
+    def first_seconds(self, left: float) -> float:
+        """The slot time that a trial may take, of what is ``left``, before any speed is known."""
+        return math.inf if math.isinf(self.slot_seconds) else max(left / 2, _LAST_SECONDS)
+
+    def allowed_seconds(self, expected: Array, left: float) -> Array:
+        """The slot time that a trial may take, of what is ``left``, by the time that is
+        ``expected`` of it."""
         # Half of what is left is for other trials. But one that was begun should be able to end.
-        return min(allowed, max(left / 2, _LAST_SECONDS, _LAST_FACTOR * expected))
+        in_any_case = min(_ALLOWED_IN_ANY_CASE, self.slot_seconds / _ALLOWED_FACTOR)
+        allowed = np.maximum(in_any_case, _ALLOWED_FACTOR * expected)
+        at_most = np.maximum(self.first_seconds(left), _LAST_FACTOR * expected)
+        return np.minimum(allowed, at_most) if self.slot_seconds < math.inf else at_most

@@ -1,13 +1,16 @@
 """The search on grids whose best configurations are known."""
 
+import itertools
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from jobs.record import Outcome, TrialRecord
 from jobs.spec import TrialSpec
+from orchestrator.search.base import TOO_SLOW
 from orchestrator.search.best.search import BestSearch
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
 from orchestrator.search.model.effects.unrecorded import Effect
@@ -185,6 +188,28 @@ def test_best_search_allows_an_expensive_trial_to_end_after_its_time():
     assert trial is not None
     # About 48 s are expected: twice as much is more than what is left.
     assert 80.0 - spent < result.allowed_seconds(trial) < 120.0
+
+
+def test_best_search_does_not_begin_again_what_similar_trials_had_no_time_for():
+    sets = [("none", "keep"), ("inductor", "budget_0.2"), ("inductor", "budget_0.5")]
+    specs = {}
+    for (compiler, activations), micro_batch in itertools.product(sets, (4, 8, 16)):
+        own = {"compile": compiler, "activations": activations, "micro_batch": micro_batch}
+        spec = make_spec({**BASELINE, **own})
+        specs[spec.trial_id] = make_record(spec, micro_batch * GIB, 100.0, slot_seconds=3.0)
+    usual = Effect(overhead_seconds=5.0, models=1)
+    priors = TechniquePriors(effects={"compile": {"inductor": usual}})
+    result = search(specs, priors=priors, slot_seconds=240.0)
+
+    def measured(spec: TrialSpec) -> TrialRecord:
+        record = specs[spec.trial_id]
+        if spec.choices["compile"] == "none":
+            return record
+        late = make_record(spec, None, None, slot_seconds=result.allowed_seconds(spec) + 0.5)
+        return replace(late, outcome=Outcome.SKIPPED, rule=TOO_SLOW)
+
+    asked = [spec.choices["compile"] for spec in asked_by(result, measured)]
+    assert asked.count("inductor") == 1
 
 
 def test_best_search_of_a_space_lists_no_trial_that_it_did_not_measure():
