@@ -97,6 +97,13 @@ USUAL: Mapping[str, UsualChoice] = {
         value="packed_whole_rows",
         words="rows are packed into blocks, so a step trains on more of them",
     ),
+    # axolotl and torchtune load the weights of a full training in bf16.
+    "precision": UsualChoice(
+        own="bf16",
+        value="bf16_weights",
+        words="all weights, gradients and optimizer states have 16 bits, so that small updates are "
+        "rounded away",
+    ),
     "optimizer": UsualChoice(
         own="adamw_(torch|torch_fused|foreach|forloop)",
         value="adamw_bnb_8bit",
@@ -127,7 +134,14 @@ effect of such an axis hardly depends on the other axes. All combinations would 
 larger without a better answer."""
 TOGETHER = frozenset({"adapter", "base"})
 """Axes of ``ALONE`` that are changed together, too: the frozen base is that of an adapter."""
-USUAL_TOGETHER = (frozenset({"base", "batching"}), frozenset(USUAL))
+USUAL_OF_ALL_WEIGHTS = frozenset({"precision"})
+"""Axes of ``USUAL`` that are changed only without an adapter."""
+USUAL_TOGETHER = (
+    frozenset({"base", "batching"}),
+    frozenset({"precision", "optimizer"}),
+    frozenset(USUAL) - USUAL_OF_ALL_WEIGHTS,
+    frozenset(USUAL),
+)
 """Axes that have their values of ``USUAL`` together, as in the examples of other trainers, beside
 what is changed with any of them."""
 NOT_WITH_ALONE = frozenset({"compile", "attention", "dataloader", "loop"})
@@ -141,7 +155,7 @@ COMPILED_BATCHING = "pad_to_64"
 each length that is new compiles again."""
 
 WITH_ONE_OTHER: Mapping[str, frozenset[str]] = {
-    "precision": frozenset({"fp32", "tf32", "fp16"}),
+    "precision": frozenset({"fp32", "tf32", "fp16", "bf16_weights"}),
     "activations": frozenset(
         {"checkpoint_every_2", "checkpoint_selective"}
         | {"checkpoint_offload", "checkpoint_offload_streams"}

@@ -55,9 +55,12 @@ def listed_values(
     """The values that go with the user's model, data and arguments, each looked at by itself."""
     tried: dict[str, tuple[Choice, ...]] = {}
     not_tried: dict[str, dict[str, str]] = {}
+    is_full = config.baseline["adapter"] == AXES["adapter"].default
     for name in (axis for axis in AXES if axis not in BATCH_NAMES):
         own = config.baseline[name]
-        usual = usual_value(name, own) if has_gpu and recipe == "usual" else ""
+        is_offered = has_gpu and recipe == "usual"
+        is_offered &= is_full or name not in policy.USUAL_OF_ALL_WEIGHTS
+        usual = usual_value(name, own) if is_offered else ""
         reasons = {
             value: _why_not(name, value, own, recipe == "any" or value == usual)
             or _why_not_here(name, value, config, has_gpu=has_gpu)

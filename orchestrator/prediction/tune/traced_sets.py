@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import itertools
+import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -19,7 +20,7 @@ from orchestrator.prediction.time.operations import StepWork
 from orchestrator.prediction.time.ranks_time import time_of
 from orchestrator.prediction.time.step_time import StepTime
 from orchestrator.prediction.tune.worth_tracing import Sets
-from orchestrator.prediction.unsupported import has_packed_base, triton_libraries
+from orchestrator.prediction.unsupported import has_packed_base, has_timed_step, triton_libraries
 
 if TYPE_CHECKING:
     from orchestrator.prediction.tracing.compiled_block import CompiledBlock
@@ -82,8 +83,13 @@ class TracedCandidate:
     """Upper end of what NVML would see; the likely figure of compiled code, or of all."""
     is_of_longest: bool = False
     """Whether that is of the longest of rows of unequal length alone."""
-    step: StepWork
-    time: StepTime
+    step: StepWork | None
+    time: StepTime | None
+    """None if it is not known, as of states on the host."""
+
+    @property
+    def seconds_per_sample(self) -> float:
+        return math.inf if self.time is None else self.time.likely_seconds_per_sample
 
 
 def of_trace(sets: Sets, asked: Asked, shared: Shared) -> Iterator[list[list[TracedCandidate]]]:
@@ -112,20 +118,20 @@ class TracedSets:
         found = []
         for spec in specs[max(0, fitting - _TIMED_SIZES) : fitting]:
             step = self.step(spec)
-            time = None if step is None else time_of(step, gpu)
-            if step is not None and time is not None:
-                own = TracedCandidate(
-                    spec=spec,
-                    device_bytes=self.device_bytes(spec),
-                    is_of_longest=self.group.step.batches.ragged is not None,
-                    step=step,
-                    time=time,
-                )
-                found.append(own)
+            own = TracedCandidate(
+                spec=spec,
+                device_bytes=self.device_bytes(spec),
+                is_of_longest=self.group.step.batches.ragged is not None,
+                step=step,
+                time=None if step is None else time_of(step, gpu),
+            )
+            found.append(own)
         return found
 
     def step(self, spec: TrialSpec) -> StepWork | None:
-        """None if a technique changes its kernels in a way that is not known."""
+        """None if its time does not follow from its kernels, or these are not known."""
+        if not has_timed_step(spec):
+            return None
         simpler = traceable(spec)
         try:
             return simpler.step(self.group.step_work(simpler.spec))

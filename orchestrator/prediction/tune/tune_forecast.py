@@ -103,24 +103,26 @@ def forecast_space(
     kernels. ``across``: as ``map``, such as that of a pool of processes."""
     chosen = worth_tracing(trials)
     fitting: list[list[TracedCandidate]] = [[] for _ in asked]
-    enough = min(len(chosen), max(len(chosen), MOST_TRACES) // 2)
+    enough = min(len(chosen), MOST_TRACES // 2)
     number, useful = 0, 0
+    recipe = trials[0].training_recipe
     watch(useful, enough)
     for traced in across(partial(_of_sets, asked=asked), chosen):
         number += len(traced)
-        before = sum(map(len, fitting))
         for specs in traced:
             for found, own in zip(fitting, specs, strict=True):
                 found += own
-        useful += sum(map(len, fitting)) > before
-        watch(useful, enough)
-        if useful == enough:
+        useful += any(own.time for of_set in traced for fits in of_set for own in fits)
+        watch(min(useful, enough), enough)
+        answered = (any(own.spec.training_recipe == recipe for own in found) for found in fitting)
+        # What takes least memory is traced last, for where nothing else fits.
+        if useful >= enough and all(answered):
             break
     watch(enough, enough)
     forecast = SpaceForecast(
         asked=asked,
         fitting=fitting,
-        recipe=trials[0].training_recipe,
+        recipe=recipe,
         sets=number,
         left_out=len(set(map(techniques, trials))) - number,
         across=across,
@@ -174,8 +176,10 @@ def _added_at(micro_batch: int, known: Mapping[int, float], otherwise: float) ->
 
 
 def _seconds(own: TracedCandidate) -> tuple[float, float]:
-    # Of equally likely ones, the host sets the pace, and the faster kernels wait less for it.
-    return own.time.likely_seconds_per_sample, own.time.seconds
+    # Of equally likely ones, the host sets the pace, and the faster kernels wait less for it. Of
+    # those that wait for the host's memory, the largest wait least.
+    of_kernels = -own.spec.micro_batch if own.time is None else own.time.seconds
+    return own.seconds_per_sample, of_kernels
 
 
 def _as_prediction(own: TracedCandidate, added: float) -> Prediction:

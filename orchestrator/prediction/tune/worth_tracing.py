@@ -1,5 +1,6 @@
 """Which ways to run a model, of all that ``tune`` may try, are traced for its forecasts."""
 
+import heapq
 import itertools
 import json
 from collections.abc import Iterable, Sequence
@@ -17,6 +18,8 @@ from orchestrator.prediction.time.step_work import update_key
 MOST_TRACES = 20
 """Ways to run a model that may be traced; each takes seconds, and half of them are enough if they
 fit."""
+_OFFLOADED = 2
+"""Ways that keep states on the host and are traced, beside those."""
 _FASTEST_FORMATS = ("bf16", "fp16")
 """Of other number formats than the user's, the first that the space has is traced."""
 
@@ -27,20 +30,31 @@ Sets = list[list[TrialSpec]]
 def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
     """Of each way to share a training between GPUs, in turn: the sets of the trace that changes the
     least, of the one that trains most differently, and of the one that most sets share. The user's
-    own trace is the first of all. The ways take turns, too."""
+    own trace is the first of all. The ways take turns, too. At last come the nearest that keep states
+    on the host: they are slow, and fit where nothing else does."""
     own_format = trials[0].choices.get(PRECISION.name)
     formats = {spec.choices.get(PRECISION.name) for spec in trials}
     fastest = next((own for own in _FASTEST_FORMATS if own in formats), own_format)
-    worth = [own for own in trials if own.choices.get(PRECISION.name) in (own_format, fastest)]
+    recipes = {own.training_recipe for own in trials}
+    other = {own.by_axis.get(PRECISION.name) for own in recipes} - {None}
+    worth = [
+        own for own in trials if own.choices.get(PRECISION.name) in {own_format, fastest, *other}
+    ]
     by_sharding = grouped(
         _by_trace(grouped(worth, techniques).values()).values(),
         lambda distinct: _first(distinct).choices.get(SHARDING.name),
     )
     most = MOST_TRACES if len(by_sharding) == 1 else MOST_TRACES // 2
     recipe = trials[0].training_recipe
-    chosen = (_in_turn(traces, recipe)[:most] for traces in by_sharding.values())
-    turns = itertools.chain(*itertools.zip_longest(*chosen))
-    return [list(distinct.values()) for distinct in turns if distinct is not None]
+    in_turn = [_in_turn(traces, recipe) for traces in by_sharding.values()]
+    turns = itertools.chain(*itertools.zip_longest(*(traces[:most] for traces in in_turn)))
+    further = itertools.chain.from_iterable(traces[most:] for traces in in_turn)
+    offloaded = [distinct for distinct in further if _offloads(_first(distinct))]
+    nearest = heapq.nsmallest(
+        _OFFLOADED, offloaded, key=lambda distinct: _changes(trials[0], _first(distinct))
+    )
+    chosen = (*filter(None, turns), *nearest)
+    return [list(distinct.values()) for distinct in chosen]
 
 
 Distinct = dict[tuple[str, TrainingRecipe], list[TrialSpec]]
@@ -82,6 +96,11 @@ def _first(distinct: Distinct) -> TrialSpec:
 def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
     """How many choices the set that trains most differently changes."""
     return max(len(own.choices ^ recipe.choices) for _, own in distinct)
+
+
+def _offloads(spec: TrialSpec) -> bool:
+    zero = (spec.settings.deepspeed or {}).get("zero_optimization", {})
+    return bool(zero.get("offload_optimizer") or zero.get("offload_param"))
 
 
 def techniques(spec: TrialSpec) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +44,7 @@ def text(forecast: TuneForecast) -> str:
 
 
 def _is_faster(one: TracedCandidate, other: TracedCandidate) -> bool:
-    return one.time.likely_seconds_per_sample < other.time.likely_seconds_per_sample
+    return one.seconds_per_sample < other.seconds_per_sample
 
 
 def _listed(candidates: Sequence[TracedCandidate], axes: Sequence[str]) -> Iterator[str]:
@@ -51,21 +52,25 @@ def _listed(candidates: Sequence[TracedCandidate], axes: Sequence[str]) -> Itera
         gpus = " · one GPU" if own.spec.world_size == 1 and SHARDING.name in axes else ""
         yield f"  {place}. {label(own.spec.choices, axes)}{gpus}"
         # Of compiled code the likely figure is known.
-        needs = f"{'about' if own.step.is_compiled else 'at most'} {memory(own.device_bytes)}"
+        is_likely = own.step is not None and own.step.is_compiled
+        needs = f"{'about' if is_likely else 'at most'} {memory(own.device_bytes)}"
         needs += " a GPU" if own.spec.world_size > 1 else ""
         if own.is_of_longest:
             needs += " on the longest rows, and what other lengths leave in the allocator's cache"
-        yield f"     {time_words(own.time)}; {needs}"
+        time = "time not known" if own.time is None else time_words(own.time)
+        yield f"     {time}; {needs}"
 
 
 def _rivals(answer: CardForecast) -> int:
     """Other sets that the errors of the forecast may have hidden the speed of."""
-    best = answer.ranked[0].time
-    slowest = best.high / best.samples
-    return sum(own.time.low / own.time.samples <= slowest for own in answer.ranked[1:])
+    best, *others = (own.time for own in answer.ranked)
+    slowest = math.inf if best is None else best.high / best.samples
+    return sum(own is None or own.low / own.samples <= slowest for own in others)
 
 
 def _how_sure(answer: CardForecast) -> str:
+    if answer.ranked[0].time is None:
+        return "how fast what fits is depends on the host, so it is not forecast"
     if rivals := _rivals(answer):
         others = len(answer.ranked) - 1
         return f"{rivals} of {others} others may be as fast: their intervals overlap"
@@ -73,17 +78,17 @@ def _how_sure(answer: CardForecast) -> str:
 
 
 def _price(answer: CardForecast) -> float | None:
-    if answer.per_hour is None or not answer.ranked:
+    if answer.per_hour is None or not answer.ranked or answer.ranked[0].time is None:
         return None
     best = answer.ranked[0]
-    seconds = best.time.likely_seconds_per_sample * _SAMPLES
+    seconds = best.seconds_per_sample * _SAMPLES
     return answer.per_hour * best.spec.world_size * seconds / HOUR_SECONDS
 
 
 def _cheapest(forecast: TuneForecast) -> str:
     prices = {price: own.card for own in forecast.answers if (price := _price(own)) is not None}
     if not prices:
-        return "nothing fits on a card with a price"
+        return "nothing of which the time is known fits on a card with a price"
     least = min(prices)
     return f"the cheapest: {prices[least]}, {number(least)} for {_SAMPLES:,} samples"
 

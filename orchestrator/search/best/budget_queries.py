@@ -254,11 +254,16 @@ def _first_by_forecast(
     assessments: Sequence[_Assessment], is_worth_measuring: Mask, seconds: Array
 ) -> int | None:
     """The candidate that gains most per second in all budgets together, by the forecasts; of those
-    that fit a budget without a pick before others."""
+    that fit a budget without a pick before others. For a budget with neither a pick nor a forecast,
+    what the measurements let expect counts instead."""
     totals = np.sum([own.forecast_gains for own in assessments], axis=0)
     totals *= is_worth_measuring
     empty = [own.forecast_gains for own in assessments if own.result.pick is None]
     first = totals * np.any([gains > 0 for gains in empty], axis=0) if empty else totals
+    if totals.any():
+        for own in assessments:
+            if own.result.pick is None and not own.forecast_gains.any():
+                totals += own.gains * (own.fits >= 0.5) * is_worth_measuring
     per_second = (first if first.any() else totals) / seconds
     return int(np.argmax(per_second)) if per_second.any() else None
 

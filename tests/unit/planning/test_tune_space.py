@@ -252,6 +252,17 @@ def test_tune_space_has_what_most_people_train_with_in_several_axes_at_once():
     assert not any(usual["adapter"] == own.choices["adapter"] for own in exact)
 
 
+def test_tune_space_trains_all_weights_in_16_bits_as_most_people_do():
+    def pairs(text: str) -> set[tuple[object, object]]:
+        trials = whole_space(TEXT + text, recipe="usual").plan.trials
+        return {(own.choices["precision"], own.choices["optimizer"]) for own in trials}
+
+    assert ("bf16_weights", "adamw_bnb_8bit") in pairs("baseline: {precision: bf16}\n")
+    # Adapters in 16 bits are a value of their own axis.
+    lora = "baseline: {precision: bf16, adapter: lora_r8}\n"
+    assert not {"bf16_weights"} & {precision for precision, _ in pairs(lora)}
+
+
 def test_tune_space_compiles_rows_of_unequal_length_padded_to_multiples():
     def batching(text: str) -> set[object]:
         trials = space(text).plan.trials

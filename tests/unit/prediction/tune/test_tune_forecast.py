@@ -152,6 +152,30 @@ axes:
     assert both in [(own["batching"], str(own["adapter"])) for sets in chosen for own in sets]
 
 
+def test_states_on_the_host_are_forecast_where_nothing_else_fits(tmp_path):
+    text = """
+model: {task: causal-lm, architecture: llama, config: {hidden_size: 2048, num_attention_heads: 8,
+    intermediate_size: 5504, num_hidden_layers: 8, vocab_size: 8192}}
+data: {synthetic: {sequence_length: 64}}
+training_arguments: {bf16: true}
+axes: {offload: [none, zero2_cpu_optimizer], activations: [keep, checkpoint], micro_batch: [1, 2]}
+"""
+    config = config_of(tmp_path, text)
+    trials = plan(config).trials
+    small, large = 5 * GIB, H200.total_bytes
+    forecast = tune_forecast.forecast_space(trials, [(H200, small), (H200, large)])
+    (first, *_), (fastest, *_) = forecast.ranked(0), forecast.ranked(1)
+    assert first.spec.choices["offload"] == "zero2_cpu_optimizer"
+    assert first.time is None
+    assert fastest.spec.choices["offload"] == "none"
+    assert fastest.time is not None
+    answer = CardForecast(card="h200", memory_bytes=small, ranked=[first], others=(), per_hour=3.6)
+    words = TuneForecast(config=config, answers=(answer,), considered=9, sets=3, left_out=5)
+    assert "time not known" in str(words)
+    (plain,) = words.to_json()["answers"]
+    assert plain["price_of_a_million_samples"] is None
+
+
 TWO_GPUS = """
 model: {task: causal-lm, architecture: llama, config: {hidden_size: 512, num_attention_heads: 8,
     intermediate_size: 1376, num_hidden_layers: 8, vocab_size: 8192}}

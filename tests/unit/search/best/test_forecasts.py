@@ -103,6 +103,32 @@ def test_search_begins_with_the_fastest_by_forecast_of_each_budget():
     assert asked == ["plain", "cce", "liger"]
 
 
+def test_budget_without_a_pick_or_a_forecast_does_not_wait_for_all_forecasts():
+    losses = ("plain", "chunked", "liger", "cce")
+    offloads = ("none", "zero2_cpu_optimizer")
+    specs = unequal(grid_of(loss=losses, offload=offloads, micro_batch=(4,)))
+    on_gpu = [own for own in specs if own.choices["offload"] == "none"]
+    speeds = {"plain": 40.0, "chunked": 80.0, "liger": 70.0, "cce": 60.0}
+    search = BestSearch(
+        specs,
+        budgets=[12 * GIB, 24 * GIB],
+        baseline=specs[0].choices,
+        predicted_bytes={own.trial_id: (20.0 if own in on_gpu else 8.0) * GIB for own in specs},
+        predicted_seconds={own.trial_id: 1 / speeds[str(own.choices["loss"])] for own in on_gpu},
+        priors=shipped_priors(),
+    )
+    asked = []
+    for _ in range(4):
+        spec = search.ask()
+        assert spec is not None
+        asked.append(spec.choices["offload"])
+        # The forecasts are wrong, so that each leaves a gain to those not measured.
+        speed = 40.0 if spec.choices["loss"] == "plain" else 39.0
+        search.tell(make_record(spec, (20 if spec in on_gpu else 8) * GIB, speed))
+    assert asked[0] == "none"
+    assert "zero2_cpu_optimizer" in asked
+
+
 @pytest.mark.parametrize(
     ("compiled", "slot_seconds", "second"),
     [(0.9, 900.0, "none"), (0.1, 900.0, "inductor"), (0.1, 30.0, "none")],
