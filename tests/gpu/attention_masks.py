@@ -2,8 +2,6 @@
 
 ``python -m tests.gpu.attention_masks FILE.parquet`` measures them, and without a GPU prints what
 such a file says: the rate of masked scores in ``orchestrator/prediction/time/efficiencies.yaml``.
-The recorded file is of an earlier form of this program, which also measured other masks, and
-forward passes alone.
 """
 
 import itertools
@@ -73,7 +71,7 @@ def efficiency(table: list[dict[str, Any]]) -> float:
 
 
 def _is(own: dict[str, Any], mask: str) -> bool:
-    return own["mask"] == mask and own["kernel"] in KERNELS and not own.get("causal")
+    return own["mask"] == mask and own["kernel"] in KERNELS
 
 
 if __name__ == "__main__":
