@@ -30,8 +30,8 @@ Sets = list[list[TrialSpec]]
 def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
     """Of each way to share a training between GPUs, in turn: the sets of the trace that changes the
     least, of the one that trains most differently, and of the one that most sets share. The user's
-    own trace is the first of all. The ways take turns, too. At last come the nearest that keep states
-    on the host: they are slow, and fit where nothing else does."""
+    own trace is the first of all. The ways take turns, too. At last come the nearest that keep
+    states on the host: they are slow, and fit where nothing else does."""
     own_format = trials[0].choices.get(PRECISION.name)
     formats = {spec.choices.get(PRECISION.name) for spec in trials}
     fastest = next((own for own in _FASTEST_FORMATS if own in formats), own_format)
