@@ -143,7 +143,7 @@ def misses(title: str, row: Row, spec: TrialSpec, folder: Path) -> list[str]:
     peak, seconds = trained(folder)
     # A packed row has several samples. A sample of DPO has two rows.
     tokens_of_a_sample = row["real_tokens_per_second"] / said_speed
-    samples_of_a_row = max(1, (row["mean_row_tokens"] or 0) / tokens_of_a_sample)
+    samples_of_a_row = max(1, (row.get("mean_row_tokens") or 0) / tokens_of_a_sample)
     speed = row["effective_batch"] * samples_of_a_row / seconds
     cells = [title, *(f"{own / GIB:.2f}" for own in (row["device_peak_bytes"], said, peak))]
     cells += [f"{100 * (said / peak - 1):+.1f}", f"{said_speed:.2f}", f"{speed:.2f}"]

@@ -13,6 +13,7 @@ from orchestrator.search.model.arrays import Array, Indices, Mask, Numbering
 from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.effects.similar_values import similar_to
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
+from orchestrator.search.model.effects.unrecorded import compiles
 
 Cause = tuple[int, ...]
 """What a failure may be due to: the index of one choice, or of each choice of a pair, ascending."""
@@ -48,6 +49,8 @@ class Failures:
         untried = [priors.probability_to_work(axis, value) for axis, value in numbers]
         self._untried_probability: Array = np.array(untried)
         """Prior probability that a choice works, shape (choices,)."""
+        self._compiles: Mask = np.array([compiles(axis, value) for axis, value in numbers])
+        """Whether a choice compiles, shape (choices,)."""
         self._worked: set[Cause] = set()
         """What has run, so that it explains no failure."""
         self._failed: Counter[Cause] = Counter()
@@ -145,11 +148,14 @@ class Failures:
     def late_seconds(self) -> Array:
         """Slot time to be expected after trials that did not end in time, shape (candidates,). Any
         choice of such a trial that has never run, or is similar to one, may be the cause, so a
-        candidate with some of them is expected to take the same share of the trial's time."""
+        candidate with some of them is expected to take the same share of the trial's time. A
+        compiler among them is the cause."""
         unproven = self._unproven
         seconds = np.zeros(len(self.choices))
         for choices, taken in self._late:
-            suspects = choices[unproven[choices]].tolist()
+            suspects = choices[unproven[choices]]
+            compilers = suspects[self._compiles[suspects]]
+            suspects = (compilers if len(compilers) else suspects).tolist()
             if suspects:
                 similar = itertools.chain.from_iterable(self._similar[own] for own in suspects)
                 possible = [*suspects, *(own for own in similar if unproven[own])]

@@ -13,15 +13,13 @@ from orchestrator.search.model.arrays import Array, Mask, Numbering
 from orchestrator.search.model.candidates import Candidate
 from orchestrator.search.model.effects.similar_values import similar_to
 from orchestrator.search.model.effects.technique_priors import TechniquePriors
-from orchestrator.search.model.effects.unrecorded import BUILD_SECONDS, traits_of
+from orchestrator.search.model.effects.unrecorded import BUILD_SECONDS, compiles
 
 Technique = tuple[str, Choice]
 """An axis and a value."""
 USUAL_SECONDS = 2.5
 """Seconds of a trial besides its steps and its compilation. It counts as one trial without overhead
 that was measured, because the first one also reads libraries that later ones find in memory."""
-_COMPILERS = frozenset({"compiled", "regional"})
-"""Traits of techniques that compile."""
 _LEAST_SECONDS = 0.2
 """A trial takes at least this long besides its steps. A smaller difference is measurement error."""
 _LEAST_SCALE = 0.1
@@ -118,8 +116,7 @@ def _expected_overheads(candidate: Candidate, priors: TechniquePriors) -> dict[T
     """Slow technique of a candidate -> its expected overhead in seconds."""
     overheads = {}
     for axis, _, value in candidate.techniques:
-        compiles = not _COMPILERS.isdisjoint(traits_of(axis, value))
-        times = _compilations(candidate) if compiles else 1
+        times = _compilations(candidate) if compiles(axis, value) else 1
         overheads[axis, value] = times * priors.of(axis, value).overhead_seconds
     return {each: seconds for each, seconds in overheads.items() if seconds > 0}
 

@@ -48,6 +48,8 @@ class Effect:
         return mean, math.hypot(mean / 2, SLOPE_OF_MEMORY * self.memory_deviation)
 
 
+_COMPILERS = frozenset({"compiled", "regional"})
+"""Traits of techniques that compile."""
 # PyTorch 2 (Ansel et al., 2024) reports a speedup of training by 1.41 as the geometric mean of its
 # benchmarks. The seconds are recorded.
 _COMPILED = Effect(
@@ -154,6 +156,10 @@ def traits_of(axis: str, value: Choice) -> Collection[str]:
         return AXES[axis].variant(value).traits
     except KeyError:
         return ()
+
+
+def compiles(axis: str, value: Choice) -> bool:
+    return not _COMPILERS.isdisjoint(traits_of(axis, value))
 
 
 def _of_share(expected: Effect, value: str) -> Effect:
