@@ -38,7 +38,7 @@ class HeldGroup(ModelGroup):
     def _micro_batches(self, batch: BatchShapes, samples: int) -> MicroBatches:
         return Stream(events=(), samples=samples), None
 
-    def _replays(self, spec: TrialSpec, streams: TrialStreams) -> Replays:
+    def _replays(self, spec: TrialSpec, streams: TrialStreams, kept: float) -> Replays:
         return [replay(streams, self._sized, upwards=False)], None
 
     def _evaluation_of(self, spec: TrialSpec) -> None:

@@ -19,6 +19,7 @@ from orchestrator.prediction.streams.affine_stream import (
     Interpolation,
     MicroBatches,
     Stream,
+    compiled,
 )
 from orchestrator.prediction.streams.length_streams import at_lengths
 from orchestrator.prediction.streams.replay import ReplayedPeaks, TrialStreams, replay
@@ -128,14 +129,11 @@ class ModelGroup:
 
     def _predicted_on(self, batch: BatchShapes, spec: TrialSpec, kept: float) -> Prediction:
         """The trial's figures, whose equal micro-batches have the shapes of ``batch``."""
-        micro_batches = self._micro_batches(batch, spec.micro_batch)
-        if kept:
-            first, later = micro_batches
-            micro_batches = first.compiled(kept), later and later.compiled(kept)
+        micro_batches = compiled(self._micro_batches(batch, spec.micro_batch), kept)
         has_engine = spec.settings.deepspeed is not None
         parts = (self._engine_parts if has_engine else self._trainer_parts)(spec, micro_batches)
         streams = replace(parts.streams, evaluation=self._evaluation_of(spec))
-        (own, *others), trial = self._replays(spec, streams)
+        (own, *others), trial = self._replays(spec, streams, kept)
         kernels = micro_batches[0].kernels
         replayed = Replayed(
             peaks=own,
@@ -234,19 +232,24 @@ class ModelGroup:
         model = self.step.model
         return zero_update(spec, ZeroEngine.of(spec, model), list(model.parameters()), update)
 
-    def _replays(self, spec: TrialSpec, streams: TrialStreams) -> Replays:
+    def _replays(self, spec: TrialSpec, streams: TrialStreams, kept: float) -> Replays:
         """The peaks of a few equal steps, or of an epoch's and a trial's rows of unequal length."""
         batches = self.step.batches
         # DeepSpeed's buckets are modelled for one batch, so the longest rows stand for all.
         if batches.lengths is not None and spec.settings.deepspeed is None:
-            return self._ragged(spec, streams, batches, batches.lengths)
+            return self._ragged(spec, streams, batches, batches.lengths, kept)
         key = streams.digest(self._sized)
         if key not in self.shared.replays:
             self.shared.replays[key] = replay(streams, self._sized)
         return [self.shared.replays[key]], None
 
     def _ragged(
-        self, spec: TrialSpec, streams: TrialStreams, batches: FileBatches, lengths: RowLengths
+        self,
+        spec: TrialSpec,
+        streams: TrialStreams,
+        batches: FileBatches,
+        lengths: RowLengths,
+        kept: float,
     ) -> Replays:
         from orchestrator.prediction.tracing.rows import epoch_orders
 
@@ -260,7 +263,11 @@ class ModelGroup:
         if self._has_trial:
             asked.append((epoch_orders.trial(*rows), in_both))
         shapes = [own for steps, _ in asked for own in itertools.chain(*steps)]
-        sized = at_lengths(shapes, batches.of_shape, self._traced, self._gpu)
+
+        def traced(batch: BatchShapes, samples: int) -> MicroBatches:
+            return compiled(self._traced(batch, samples), kept)
+
+        sized = at_lengths(shapes, batches.of_shape, traced, self._gpu)
         replays = []
         for steps, upwards in asked:
             own = replace(streams, steps=[sized(step) for step in steps])

@@ -103,6 +103,12 @@ MicroBatches = tuple[Stream, Stream | None]
 later one, which adds to the gradients. Without accumulation there is no later one."""
 
 
+def compiled(micro_batches: MicroBatches, kept: float) -> MicroBatches:
+    """``Stream.compiled`` of both; the same if nothing is compiled, where ``kept`` is 0."""
+    first, later = micro_batches
+    return (first.compiled(kept), later and later.compiled(kept)) if kept else micro_batches
+
+
 def between(low: Stream, high: Stream, samples: float) -> Stream | None:
     """The stream at a micro-batch, whose sizes are affine in it; None if the events differ."""
     if samples == low.samples:

@@ -181,3 +181,12 @@ def test_tiles_of_a_loss_are_interpolated_where_all_of_them_are_whole(tmp_path, 
         whole, _ = trace(batch, samples=spec.micro_batch, accumulated=False)
         assert found == whole, spec.micro_batch
     assert traced == [2, 16, 6, 8, 1]
+
+
+def test_compiled_code_keeps_as_little_of_each_length_of_an_epoch(tmp_path):
+    (spec,) = trials_of(tmp_path, "{micro_batch: 8, precision: bf16}", layers=4)
+    whole, few = (group_of(spec).memory(spec, kept=own) for own in (1.0, 0.1))
+    saved = group_of(spec).first(spec).saved_bytes
+    for figure in ("device", "trial_device"):
+        less = getattr(whole, figure).bytes - getattr(few, figure).bytes
+        assert less == pytest.approx(0.9 * saved, rel=0.25)
