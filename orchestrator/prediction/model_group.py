@@ -41,10 +41,9 @@ from orchestrator.prediction.unsupported import (
 )
 
 if TYPE_CHECKING:
-    from jobs.trial.data import RowLengths
     from orchestrator.prediction.tracing.deep_step import DeepStep
     from orchestrator.prediction.tracing.fakes.fake_update import Updates
-    from orchestrator.prediction.tracing.rows.batches import BatchShapes, FileBatches
+    from orchestrator.prediction.tracing.rows.batches import BatchShapes
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -234,26 +233,20 @@ class ModelGroup:
 
     def _replays(self, spec: TrialSpec, streams: TrialStreams, kept: float) -> Replays:
         """The peaks of a few equal steps, or of an epoch's and a trial's rows of unequal length."""
-        batches = self.step.batches
         # DeepSpeed's buckets are modelled for one batch, so the longest rows stand for all.
-        if batches.lengths is not None and spec.settings.deepspeed is None:
-            return self._ragged(spec, streams, batches, batches.lengths, kept)
+        if self.step.batches.lengths is not None and spec.settings.deepspeed is None:
+            return self._ragged(spec, streams, kept)
         key = streams.digest(self._sized)
         if key not in self.shared.replays:
             self.shared.replays[key] = replay(streams, self._sized)
         return [self.shared.replays[key]], None
 
-    def _ragged(
-        self,
-        spec: TrialSpec,
-        streams: TrialStreams,
-        batches: FileBatches,
-        lengths: RowLengths,
-        kept: float,
-    ) -> Replays:
+    def _ragged(self, spec: TrialSpec, streams: TrialStreams, kept: float) -> Replays:
         from orchestrator.prediction.tracing.rows import epoch_orders
 
-        rows = (spec, lengths, batches.collate)
+        batches = self.step.batches
+        assert batches.lengths is not None
+        rows = (spec, batches.lengths, batches.collate)
         # Both orders of segments of the epoch itself and of the trial, for the interval; the other
         # orders of rows differ anyway.
         in_both = not self.shared.is_likely
