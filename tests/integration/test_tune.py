@@ -25,8 +25,10 @@ measure: {timeout: 10m}
 
 def test_tune_measures_few_of_many_and_exports_its_pick(tmp_path, capsys, monkeypatch):
     # On a slow machine, too, the few seconds are enough for the user's own arguments.
-    for name in ("first_seconds", "allowed_seconds"):
-        monkeypatch.setattr(StoppingRule, name, lambda *_: math.inf)
+    monkeypatch.setattr(StoppingRule, "first_seconds", lambda *_: math.inf)
+    monkeypatch.setattr(
+        StoppingRule, "allowed_seconds", lambda _, expected, __: expected + math.inf
+    )
     config = tmp_path / "tiny.yaml"
     config.write_text(CONFIG)
     folder = tmp_path / "run"
