@@ -22,6 +22,7 @@ from orchestrator.prediction.tune.traced_sets import Asked, TracedCandidate, of_
 from orchestrator.prediction.tune.worth_tracing import (
     MOST_TRACES,
     Sets,
+    keeps_on_host,
     techniques,
     worth_tracing,
 )
@@ -107,17 +108,22 @@ def forecast_space(
     number, useful = 0, 0
     recipe = trials[0].training_recipe
     watch(useful, enough)
-    for traced in across(partial(_of_sets, asked=asked), chosen):
-        number += len(traced)
-        for specs in traced:
-            for found, own in zip(fitting, specs, strict=True):
-                found += own
-        useful += any(own.time for of_set in traced for fits in of_set for own in fits)
-        watch(min(useful, enough), enough)
-        answered = (any(own.spec.training_recipe == recipe for own in found) for found in fitting)
-        # What takes least memory is traced last, for where nothing else fits.
-        if useful >= enough and all(answered):
+    for is_last in (False, True):
+        done = 0
+        for traced in across(partial(_of_sets, asked=asked), chosen):
+            done += 1
+            number += len(traced)
+            for specs in traced:
+                for found, own in zip(fitting, specs, strict=True):
+                    found += own
+            useful += any(own.time for of_set in traced for fits in of_set for own in fits)
+            watch(min(useful, enough), enough)
+            if useful >= enough and not is_last:
+                break
+        if all(any(own.spec.training_recipe == recipe for own in found) for found in fitting):
             break
+        # States on the host take least memory, for where nothing else fits.
+        chosen = [sets for sets in chosen[done:] if keeps_on_host(sets[0][0])]
     watch(enough, enough)
     forecast = SpaceForecast(
         asked=asked,

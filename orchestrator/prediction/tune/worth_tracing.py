@@ -49,7 +49,7 @@ def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
     in_turn = [_in_turn(traces, recipe) for traces in by_sharding.values()]
     turns = itertools.chain(*itertools.zip_longest(*(traces[:most] for traces in in_turn)))
     further = itertools.chain.from_iterable(traces[most:] for traces in in_turn)
-    offloaded = [distinct for distinct in further if _offloads(_first(distinct))]
+    offloaded = [distinct for distinct in further if keeps_on_host(_first(distinct))]
     nearest = heapq.nsmallest(
         _OFFLOADED, offloaded, key=lambda distinct: _changes(trials[0], _first(distinct))
     )
@@ -98,7 +98,8 @@ def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
     return max(len(own.choices ^ recipe.choices) for _, own in distinct)
 
 
-def _offloads(spec: TrialSpec) -> bool:
+def keeps_on_host(spec: TrialSpec) -> bool:
+    """Whether optimizer states or weights are there."""
     zero = (spec.settings.deepspeed or {}).get("zero_optimization", {})
     return bool(zero.get("offload_optimizer") or zero.get("offload_param"))
 
