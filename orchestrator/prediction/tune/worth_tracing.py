@@ -1,9 +1,9 @@
 """Which ways to run a model, of all that ``tune`` may try, are traced for its forecasts."""
 
-import heapq
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from jobs.spec import TrainingRecipe, TrialSpec
@@ -48,13 +48,11 @@ def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
     recipe = trials[0].training_recipe
     in_turn = [_in_turn(traces, recipe) for traces in by_sharding.values()]
     turns = itertools.chain(*itertools.zip_longest(*(traces[:most] for traces in in_turn)))
-    further = itertools.chain.from_iterable(traces[most:] for traces in in_turn)
-    offloaded = [distinct for distinct in further if keeps_on_host(_first(distinct))]
-    nearest = heapq.nsmallest(
-        _OFFLOADED, offloaded, key=lambda distinct: _changes(trials[0], _first(distinct))
-    )
-    chosen = (*filter(None, turns), *nearest)
-    return [list(distinct.values()) for distinct in chosen]
+    every = itertools.chain.from_iterable(in_turn)
+    offloaded = [distinct for distinct in every if keeps_on_host(_first(distinct))]
+    nearest = sorted(offloaded, key=_nearness(trials[0]))[:_OFFLOADED]
+    chosen = {id(distinct): distinct for distinct in (*filter(None, turns), *nearest)}
+    return [list(distinct.values()) for distinct in chosen.values()]
 
 
 Distinct = dict[tuple[str, TrainingRecipe], list[TrialSpec]]
@@ -78,15 +76,24 @@ def _by_trace(sets: Iterable[list[TrialSpec]]) -> dict[str, Distinct]:
 def _in_turn(traces: list[Distinct], recipe: TrainingRecipe) -> list[Distinct]:
     own = _first(traces[0])
     by_sets = sorted(traces[1:], key=len, reverse=True)
-    nearest = sorted(by_sets, key=lambda distinct: _changes(own, _first(distinct)))
+    nearest = sorted(by_sets, key=_nearness(own))
     by_recipe = sorted(by_sets, key=partial(_differences, recipe), reverse=True)
     in_turn = itertools.chain(traces[:1], *zip(nearest, by_recipe, by_sets, strict=True))
     return [*{id(distinct): distinct for distinct in in_turn}.values()]
 
 
-def _changes(own: TrialSpec, other: TrialSpec) -> int:
-    """How many choices differ."""
-    return sum(other.choices.get(axis) != value for axis, value in own.choices.items())
+def _nearness(own: TrialSpec) -> Callable[[Distinct], tuple[int, int]]:
+    """For traces, each once: how many axes differ from those of ``own``, and how many traces before
+    differ in the same axes. So no axis of many values comes before all others."""
+    before: Counter[frozenset[str]] = Counter()
+
+    def nearness(distinct: Distinct) -> tuple[int, int]:
+        choices = _first(distinct).choices
+        axes = frozenset(axis for axis, value in own.choices.items() if choices.get(axis) != value)
+        before[axes] += 1
+        return len(axes), before[axes]
+
+    return nearness
 
 
 def _first(distinct: Distinct) -> TrialSpec:

@@ -152,6 +152,21 @@ axes:
     assert both in [(own["batching"], str(own["adapter"])) for sets in chosen for own in sets]
 
 
+def test_traces_change_each_axis_before_any_axis_twice(tmp_path):
+    text = """
+model: {task: causal-lm, architecture: llama, config: {hidden_size: 64, num_attention_heads: 4,
+    intermediate_size: 128, num_hidden_layers: 8, vocab_size: 128}}
+data: {synthetic: {sequence_length: 64}}
+trials: [{}, {activations: checkpoint}, {activations: checkpoint_selective}, {activations: offload},
+    {loss: chunked}, {attention: eager}]
+"""
+    trials = plan(config_of(tmp_path, text)).trials
+    own, *others = [sets[0][0].choices for sets in worth_tracing.worth_tracing(trials)]
+    changed = [{axis for axis in own if own[axis] != choices[axis]} for choices in others]
+    # Other orders take turns with this one, and begin with activations, too.
+    assert changed == [{"activations"}, {"loss"}, {"activations"}, {"attention"}, {"activations"}]
+
+
 def test_states_on_the_host_are_forecast_where_nothing_else_fits(tmp_path):
     text = """
 model: {task: causal-lm, architecture: llama, config: {hidden_size: 2048, num_attention_heads: 8,
