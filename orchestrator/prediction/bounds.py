@@ -8,7 +8,7 @@ from jobs.spec import Hook, TrialSpec
 from orchestrator.prediction.intervals import SMALLEST_CONTEXT_BYTES
 from orchestrator.prediction.prediction import Bounds, Prediction
 from orchestrator.prediction.time.operations import StepWork
-from orchestrator.prediction.unsupported import unpredictable
+from orchestrator.prediction.unsupported import kept_on_host, unpredictable
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,8 +63,7 @@ def _generates_code(spec: TrialSpec) -> bool:
 
 def _keeps_weights(spec: TrialSpec) -> bool:
     """Whether DeepSpeed's engine holds all weights on one GPU."""
-    zero = (spec.settings.deepspeed or {}).get("zero_optimization", {})
-    return spec.world_size == 1 and not zero.get("offload_param")
+    return spec.world_size == 1 and "param" not in kept_on_host(spec)
 
 
 _IN_16_BITS = Hook("bf16_base")

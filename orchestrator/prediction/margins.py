@@ -10,6 +10,7 @@ from orchestrator.prediction.streams.affine_stream import EVEN_ROUTING, FLASH
 from orchestrator.prediction.unsupported import (
     PLAIN_LORA,
     has_images,
+    kept_on_host,
     multiplies_integers,
     runs_trl,
     waits_on_host,
@@ -41,8 +42,7 @@ def _multiplies_experts_in_a_batch(spec: TrialSpec, _: object) -> bool:
 
 
 def _gathers_weights(spec: TrialSpec, _: object) -> bool:
-    zero = (spec.settings.deepspeed or {}).get("zero_optimization", {})
-    return bool(zero.get("offload_param"))
+    return "param" in kept_on_host(spec)
 
 
 def _may_have_many_outliers(spec: TrialSpec, _: object) -> bool:

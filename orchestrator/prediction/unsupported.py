@@ -108,6 +108,13 @@ def empties_cache(spec: TrialSpec) -> bool:
     return moves_by_trl(spec) and importlib.util.find_spec("bitsandbytes") is not None
 
 
+def kept_on_host(spec: TrialSpec) -> set[str]:
+    """What DeepSpeed keeps there, of "optimizer" (its states) and "param" (the weights)."""
+    zero = (spec.settings.deepspeed or {}).get("zero_optimization", {})
+    sections = {part: zero.get(f"offload_{part}") or {} for part in ("optimizer", "param")}
+    return {part for part, own in sections.items() if str(own.get("device", "none")) != "none"}
+
+
 def has_timed_step(spec: TrialSpec) -> bool:
     """Whether the time of a step follows from its kernels. It does not where they wait for states
     or activations on the host, or where PyTorch dispatches each of them in Python, or calls

@@ -22,10 +22,10 @@ from orchestrator.prediction.tune.traced_sets import Asked, TracedCandidate, of_
 from orchestrator.prediction.tune.worth_tracing import (
     MOST_TRACES,
     Sets,
-    keeps_on_host,
     techniques,
     worth_tracing,
 )
+from orchestrator.prediction.unsupported import kept_on_host
 
 Across = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
@@ -123,7 +123,7 @@ def forecast_space(
         if all(any(own.spec.training_recipe == recipe for own in found) for found in fitting):
             break
         # States on the host take least memory, for where nothing else fits.
-        chosen = [sets for sets in chosen[done:] if keeps_on_host(sets[0][0])]
+        chosen = [sets for sets in chosen[done:] if kept_on_host(sets[0][0])]
     watch(enough, enough)
     forecast = SpaceForecast(
         asked=asked,

@@ -14,6 +14,7 @@ from orchestrator.analysis.grouping import grouped
 from orchestrator.prediction.bounds import traceable
 from orchestrator.prediction.shared import model_key
 from orchestrator.prediction.time.step_work import update_key
+from orchestrator.prediction.unsupported import kept_on_host
 
 MOST_TRACES = 20
 """Ways to run a model that may be traced; each takes seconds, and half of them are enough if they
@@ -32,16 +33,9 @@ def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
     least, of the one that trains most differently, and of the one that most sets share. The user's
     own trace is the first of all. The ways take turns, too. At last come the nearest that keep
     states on the host: they are slow, and fit where nothing else does."""
-    own_format = trials[0].choices.get(PRECISION.name)
-    formats = {spec.choices.get(PRECISION.name) for spec in trials}
-    fastest = next((own for own in _FASTEST_FORMATS if own in formats), own_format)
-    recipes = {own.training_recipe for own in trials}
-    other = {own.by_axis.get(PRECISION.name) for own in recipes} - {None}
-    worth = [
-        own for own in trials if own.choices.get(PRECISION.name) in {own_format, fastest, *other}
-    ]
+    sets = grouped(_of_worthy_formats(trials), techniques)
     by_sharding = grouped(
-        _by_trace(grouped(worth, techniques).values()).values(),
+        _by_trace(sets.values()).values(),
         lambda distinct: _first(distinct).choices.get(SHARDING.name),
     )
     most = MOST_TRACES if len(by_sharding) == 1 else MOST_TRACES // 2
@@ -49,10 +43,21 @@ def worth_tracing(trials: Sequence[TrialSpec]) -> list[Sets]:
     in_turn = [_in_turn(traces, recipe) for traces in by_sharding.values()]
     turns = itertools.chain(*itertools.zip_longest(*(traces[:most] for traces in in_turn)))
     every = itertools.chain.from_iterable(in_turn)
-    offloaded = [distinct for distinct in every if keeps_on_host(_first(distinct))]
+    offloaded = [distinct for distinct in every if kept_on_host(_first(distinct))]
     nearest = sorted(offloaded, key=_nearness(trials[0]))[:_OFFLOADED]
     chosen = {id(distinct): distinct for distinct in (*filter(None, turns), *nearest)}
     return [list(distinct.values()) for distinct in chosen.values()]
+
+
+def _of_worthy_formats(trials: Sequence[TrialSpec]) -> list[TrialSpec]:
+    """The trials in the user's number format, in the fastest, and in those of other recipes."""
+    own_format = trials[0].choices.get(PRECISION.name)
+    formats = {spec.choices.get(PRECISION.name) for spec in trials}
+    fastest = next((own for own in _FASTEST_FORMATS if own in formats), own_format)
+    recipes = {own.training_recipe for own in trials}
+    of_recipes = {own.by_axis.get(PRECISION.name) for own in recipes} - {None}
+    worthy = {own_format, fastest, *of_recipes}
+    return [own for own in trials if own.choices.get(PRECISION.name) in worthy]
 
 
 Distinct = dict[tuple[str, TrainingRecipe], list[TrialSpec]]
@@ -103,12 +108,6 @@ def _first(distinct: Distinct) -> TrialSpec:
 def _differences(recipe: TrainingRecipe, distinct: Distinct) -> int:
     """How many choices the set that trains most differently changes."""
     return max(len(own.choices ^ recipe.choices) for _, own in distinct)
-
-
-def keeps_on_host(spec: TrialSpec) -> bool:
-    """Whether optimizer states or weights are there."""
-    zero = (spec.settings.deepspeed or {}).get("zero_optimization", {})
-    return bool(zero.get("offload_optimizer") or zero.get("offload_param"))
 
 
 def techniques(spec: TrialSpec) -> str:

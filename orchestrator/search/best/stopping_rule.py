@@ -33,8 +33,10 @@ class StoppingRule:
     def allowed_seconds(self, expected: Array, left: float) -> Array:
         """The slot time that a trial may take, of what is ``left``, by the time that is
         ``expected`` of it."""
+        if math.isinf(self.slot_seconds):
+            return np.full_like(expected, math.inf)
         # Half of what is left is for other trials. But one that was begun should be able to end.
         in_any_case = min(_ALLOWED_IN_ANY_CASE, self.slot_seconds / _ALLOWED_FACTOR)
         allowed = np.maximum(in_any_case, _ALLOWED_FACTOR * expected)
         at_most = np.maximum(self.first_seconds(left), _LAST_FACTOR * expected)
-        return np.minimum(allowed, at_most) if self.slot_seconds < math.inf else at_most
+        return np.minimum(allowed, at_most)

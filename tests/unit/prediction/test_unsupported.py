@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from orchestrator.planning.plan import plan
-from orchestrator.prediction.unsupported import has_timed_step, unpredictable
+from orchestrator.prediction.unsupported import has_timed_step, kept_on_host, unpredictable
 from tests.conftest import build_tiny_spec
 from tests.support.commands import ROOT
 from tests.support.config_files import config_of
@@ -72,3 +72,14 @@ def test_library_is_traced_where_it_is_installed(choices, package, monkeypatch):
 )
 def test_time_of_a_step_that_waits_for_the_host_is_not_known(choices, is_timed):
     assert has_timed_step(build_tiny_spec(choices)) is is_timed
+
+
+@pytest.mark.parametrize("device", ["cpu", "nvme", "none"])
+@pytest.mark.parametrize("part", ["optimizer", "param"])
+def test_what_a_section_without_a_device_offloads_stays_on_the_gpu(part, device):
+    spec = build_tiny_spec({"micro_batch": 1})
+    zero = {"stage": 3, f"offload_{part}": {"device": device}}
+    settings = replace(spec.settings, deepspeed={"zero_optimization": zero})
+    expected = set() if device == "none" else {part}
+    assert kept_on_host(replace(spec, settings=settings)) == expected
+    assert kept_on_host(spec) == set()
